@@ -1,0 +1,123 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/code-sandbox/code-sandbox/pool"
+)
+
+const (
+	zygotesPerTemplate = 2
+	zygoteSpawns       = 1000 // before a zygote is renewed
+	zygoteAge          = 10 * time.Minute
+)
+
+// brood is the zygotes of one template: two, so that both cores can fork.
+type brood struct {
+	make func(context.Context) (*zygote, error)
+
+	mu      sync.Mutex
+	slots   [zygotesPerTemplate]slot
+	next    int
+	retired []*zygote // worn out, but with sandboxes alive
+	closed  bool
+	renew   sync.WaitGroup
+}
+
+// slot holds one zygote; its lock is held while it is made for the first time.
+type slot struct {
+	mu       sync.Mutex
+	zygote   *zygote
+	renewing bool
+}
+
+// zygote returns one of the template's zygotes, and makes it if need be. It is
+// held, so that it is not closed before its spawn; release lets go.
+func (d *Driver) zygote(ctx context.Context, t pool.Template) (*zygote, error) {
+	key := t.Key()
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return nil, errClosed
+	}
+	b := d.zygotes[key]
+	if b == nil {
+		b = &brood{make: func(ctx context.Context) (*zygote, error) {
+			return startZygote(ctx, d.opts.Python, d.config(t))
+		}}
+		d.zygotes[key] = b
+	}
+	d.mu.Unlock()
+	return b.pick(ctx)
+}
+
+func (b *brood) pick(ctx context.Context) (*zygote, error) {
+	b.mu.Lock()
+	s := &b.slots[b.next%zygotesPerTemplate]
+	b.next++
+	b.mu.Unlock()
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.zygote == nil || s.zygote.ended() {
+		z, err := b.make(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("cannot start a zygote: %w", err)
+		}
+		s.zygote = z
+	}
+	if !s.renewing && s.zygote.worn() {
+		s.renewing = true
+		b.renew.Go(func() { b.replace(s) })
+	}
+	s.zygote.hold()
+	return s.zygote, nil
+}
+
+// replace makes a new zygote beside the old one, then retires the old one.
+func (b *brood) replace(s *slot) {
+	ctx, cancel := context.WithTimeout(context.Background(), zygoteBound)
+	defer cancel()
+	z, err := b.make(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.renewing = false
+	if err != nil {
+		return // the old one goes on; the next pick tries again
+	}
+	old := s.zygote
+	s.zygote = z
+	b.retire(old)
+}
+
+// retire closes what no sandbox lives in any more, now or at the next call.
+func (b *brood) retire(old *zygote) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	kept := b.retired[:0]
+	for _, z := range append(b.retired, old) {
+		if z.idle() {
+			go z.close()
+		} else {
+			kept = append(kept, z)
+		}
+	}
+	b.retired = kept
+}
+
+func (b *brood) close() {
+	b.renew.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.slots {
+		if z := b.slots[i].zygote; z != nil {
+			z.close()
+		}
+	}
+	for _, z := range b.retired {
+		z.close()
+	}
+}

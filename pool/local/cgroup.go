@@ -1,0 +1,269 @@
+package local
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// cgroups makes one memory cgroup per sandbox, below one folder of this
+// service. Both versions of the kernel's interface are served.
+type cgroups struct {
+	dir    string // ours; named for this process, so that a later one can tell it is stale
+	v2     bool
+	memory int64 // limit in bytes
+	last   atomic.Uint64
+}
+
+const cgroupPrefix = "code-sandbox-"
+
+// newCgroups finds a place where memory cgroups can be made. An error says why
+// there is none; memory is then watched instead.
+func newCgroups(memory int64) (*cgroups, error) {
+	var reasons []error
+	for _, place := range cgroupPlaces() {
+		removeStale(place.dir)
+		c := &cgroups{
+			dir:    filepath.Join(place.dir, fmt.Sprintf("%s%d-%d", cgroupPrefix, os.Getpid(), startTime(os.Getpid()))),
+			v2:     place.v2,
+			memory: memory,
+		}
+		err := c.try()
+		if err == nil {
+			return c, nil
+		}
+		c.close()
+		reasons = append(reasons, err)
+	}
+	if len(reasons) == 0 {
+		return nil, errors.New("no memory cgroup is mounted")
+	}
+	return nil, errors.Join(reasons...)
+}
+
+// try makes our folder and one cgroup in it, and takes the latter away again.
+func (c *cgroups) try() error {
+	if err := os.Mkdir(c.dir, 0o755); err != nil {
+		return fmt.Errorf("cannot make a cgroup: %w", err)
+	}
+	if c.v2 {
+		if err := os.WriteFile(filepath.Join(c.dir, "cgroup.subtree_control"), []byte("+memory"), 0); err != nil {
+			return fmt.Errorf("cannot have a memory limit in a cgroup: %w", err)
+		}
+	}
+	g, err := c.make()
+	if err != nil {
+		return err
+	}
+	return g.remove()
+}
+
+// cgroup is the memory cgroup of one sandbox.
+type cgroup struct {
+	dir   string
+	v2    bool
+	procs *os.File // writing "0" to it moves the writer in
+}
+
+func (c *cgroups) make() (*cgroup, error) {
+	g := &cgroup{dir: filepath.Join(c.dir, strconv.FormatUint(c.last.Add(1), 10)), v2: c.v2}
+	if err := os.Mkdir(g.dir, 0o755); err != nil {
+		return nil, fmt.Errorf("cannot make a cgroup: %w", err)
+	}
+	limit := strconv.FormatInt(c.memory, 10)
+	files := []string{"memory.limit_in_bytes", "memory.memsw.limit_in_bytes"}
+	if c.v2 {
+		files = []string{"memory.max", "memory.swap.max"}
+	}
+	err := write(g.dir, files[0], limit)
+	if err == nil {
+		// Swap is bounded where the kernel accounts for it.
+		if c.v2 {
+			limit = "0"
+		}
+		if swapErr := write(g.dir, files[1], limit); swapErr != nil && !errors.Is(swapErr, os.ErrNotExist) {
+			err = swapErr
+		}
+	}
+	if err == nil {
+		g.procs, err = os.OpenFile(filepath.Join(g.dir, "cgroup.procs"), os.O_WRONLY, 0)
+	}
+	if err != nil {
+		os.Remove(g.dir)
+		return nil, fmt.Errorf("cannot bound a cgroup's memory: %w", err)
+	}
+	return g, nil
+}
+
+// write writes without creating: these files exist or are not supported.
+func write(dir, name, value string) error {
+	fd, err := unix.Open(filepath.Join(dir, name), unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	defer unix.Close(fd)
+	if _, err := unix.Write(fd, []byte(value)); err != nil {
+		return &os.PathError{Op: "write", Path: name, Err: err}
+	}
+	return nil
+}
+
+// oomKills says whether the limit has ended anything in the cgroup.
+func (g *cgroup) oomKills() bool {
+	name := "memory.oom_control"
+	if g.v2 {
+		name = "memory.events"
+	}
+	b, err := os.ReadFile(filepath.Join(g.dir, name))
+	if err != nil {
+		return false
+	}
+	for line := range bytes.Lines(b) {
+		if n, ok := bytes.CutPrefix(line, []byte("oom_kill ")); ok {
+			return string(bytes.TrimSpace(n)) != "0"
+		}
+	}
+	return false
+}
+
+// remove takes the cgroup away; nothing may live in it any more.
+func (g *cgroup) remove() error {
+	g.procs.Close()
+	if err := os.Remove(g.dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("cannot remove a cgroup: %w", err)
+	}
+	return nil
+}
+
+func (c *cgroups) close() {
+	entries, _ := os.ReadDir(c.dir)
+	for _, e := range entries {
+		if e.IsDir() {
+			os.Remove(filepath.Join(c.dir, e.Name()))
+		}
+	}
+	os.Remove(c.dir)
+}
+
+// removeStale takes away what a service that was killed has left in dir.
+func removeStale(dir string) {
+	entries, _ := filepath.Glob(filepath.Join(dir, cgroupPrefix+"*"))
+	for _, e := range entries {
+		var pid int
+		var started int64
+		if _, err := fmt.Sscanf(filepath.Base(e), cgroupPrefix+"%d-%d", &pid, &started); err != nil || startTime(pid) == started {
+			continue
+		}
+		(&cgroups{dir: e}).close()
+	}
+}
+
+// startTime tells a process from a later one with the same pid; 0 if there is none.
+func startTime(pid int) int64 {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	if len(fields) < 20 {
+		return 0
+	}
+	n, _ := strconv.ParseInt(string(fields[19]), 10, 64)
+	return n
+}
+
+// place is a folder in which this process may be able to make cgroups.
+type place struct {
+	dir string
+	v2  bool
+}
+
+// cgroupPlaces lists, best first, our own cgroup and the root of its hierarchy.
+func cgroupPlaces() []place {
+	own := ownCgroups()
+	var places []place
+	for _, m := range cgroupMounts() {
+		path, ok := own["memory"]
+		if m.v2 {
+			path, ok = own[""]
+		}
+		if !ok {
+			continue
+		}
+		rel, err := filepath.Rel(m.root, path)
+		if err != nil || strings.HasPrefix(rel, "..") {
+			rel = "."
+		}
+		places = append(places, place{filepath.Join(m.point, rel), m.v2})
+		if m.v2 && rel != "." && os.Geteuid() == 0 {
+			// Version 2 lets no cgroup with processes of its own have limited ones below.
+			places = append(places, place{m.point, true})
+		}
+	}
+	return places
+}
+
+// ownCgroups maps a controller ("" for version 2) to the cgroup we are in.
+func ownCgroups() map[string]string {
+	own := map[string]string{}
+	b, _ := os.ReadFile("/proc/self/cgroup")
+	for line := range strings.Lines(string(b)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		for _, controller := range strings.Split(parts[1], ",") {
+			own[controller] = parts[2]
+		}
+	}
+	return own
+}
+
+type cgroupMount struct {
+	root, point string
+	v2          bool
+}
+
+// cgroupMounts finds where memory can be bounded.
+func cgroupMounts() []cgroupMount {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	var mounts []cgroupMount
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		before, after, _ := strings.Cut(lines.Text(), " - ")
+		left, right := strings.Fields(before), strings.Fields(after)
+		if len(left) < 5 || len(right) < 3 {
+			continue
+		}
+		m := cgroupMount{root: left[3], point: left[4], v2: right[0] == "cgroup2"}
+		if m.v2 && hasWord(filepath.Join(m.point, "cgroup.controllers"), "memory") ||
+			right[0] == "cgroup" && strings.Contains(","+right[2]+",", ",memory,") {
+			mounts = append(mounts, m)
+		}
+	}
+	return mounts
+}
+
+func hasWord(file, word string) bool {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return false
+	}
+	for _, w := range strings.Fields(string(b)) {
+		if w == word {
+			return true
+		}
+	}
+	return false
+}

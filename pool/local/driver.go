@@ -1,0 +1,338 @@
+// Package local makes sandboxes of Linux namespaces on one machine.
+//
+// A zygote, one booted interpreter, forks each sandbox (see zygote/*.py); this
+// side hands it descriptors, bounds its memory, answers its DNS questions and
+// runs its one request.
+package local
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
+
+	"github.com/code-sandbox/code-sandbox/pool"
+)
+
+const (
+	startBound   = 10 * time.Second // for a sandbox to get ready
+	zygoteBound  = 60 * time.Second // for a zygote to import its modules
+	destroyBound = 5 * time.Second  // for a killed sandbox to be gone
+	sandboxNice  = 5                // the service stays responsive beside busy programs
+	hostID       = 64000            // user and group id of programs, outside their namespace
+)
+
+// Options configure a Driver.
+type Options struct {
+	// Python is the interpreter; see LookPython.
+	Python Python
+	// MemoryBytes bounds each sandbox: the memory limit of every template.
+	MemoryBytes int64
+	// FreshInterpreter gives each sandbox an interpreter of its own instead of
+	// a fork of the zygote: its own hash seed and address layout, for twice the
+	// work per start.
+	FreshInterpreter bool
+	// NameServers answer lookups, as host:port; nil means the machine's own.
+	NameServers []string
+	// Without leaves out layers of the isolation by name. It exists for tests
+	// that show what each layer stops.
+	Without []string
+	Logger  hclog.Logger
+}
+
+// Driver implements pool.Driver.
+type Driver struct {
+	opts         Options
+	isolation    string
+	unprivileged bool
+	seccomp      string
+	relay        *relay
+	cgroups      *cgroups  // nil where memory is watched instead
+	watchdog     *watchdog // nil where cgroups bound it
+	memoryBy     string
+	stop         context.CancelFunc
+	background   sync.WaitGroup
+
+	mu        sync.Mutex
+	closed    bool
+	zygotes   map[string]*brood // by template key
+	sandboxes map[string]*sandbox
+}
+
+var _ pool.Driver = (*Driver)(nil)
+
+// New makes a driver. It starts nothing yet, but refuses where isolation
+// cannot work, and says why and what to do.
+func New(opts Options) (*Driver, error) {
+	if err := checkKernel(); err != nil {
+		return nil, err
+	}
+	program, err := seccompProgram()
+	if err != nil {
+		return nil, err
+	}
+	servers := opts.NameServers
+	if servers == nil {
+		servers = nameServers()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	d := &Driver{
+		opts: opts, isolation: "namespaces", unprivileged: !mayMount(),
+		seccomp: encoded(program), relay: &relay{servers: servers, lookups: new(atomic.Int64)},
+		memoryBy: "cgroup", stop: cancel,
+		zygotes: map[string]*brood{}, sandboxes: map[string]*sandbox{},
+	}
+	if d.cgroups, err = newCgroups(opts.MemoryBytes); err != nil {
+		opts.Logger.Warn("no memory cgroup can be made: memory is watched instead", "reason", err)
+		d.memoryBy = "watchdog"
+		d.watchdog = newWatchdog(opts.MemoryBytes)
+		d.background.Go(func() { d.watchdog.run(ctx) })
+	}
+	return d, nil
+}
+
+// Isolation names what stands around a program.
+func (d *Driver) Isolation() string { return d.isolation }
+
+// MemoryBy says what holds the memory limit: "cgroup", or "watchdog".
+func (d *Driver) MemoryBy() string { return d.memoryBy }
+
+// Unprivileged says whether the service runs without root's rights.
+func (d *Driver) Unprivileged() bool { return d.unprivileged }
+
+// Lookups is how many DNS questions sandboxes have asked.
+func (d *Driver) Lookups() int64 { return d.relay.lookups.Load() }
+
+// Start implements pool.Driver.
+func (d *Driver) Start(ctx context.Context, t pool.Template) (pool.Sandbox, error) {
+	if t.Limits.MemoryBytes != d.opts.MemoryBytes {
+		return nil, fmt.Errorf("the template's memory limit is %d, the driver's %d", t.Limits.MemoryBytes, d.opts.MemoryBytes)
+	}
+	ctx, cancel := context.WithTimeout(ctx, zygoteBound)
+	defer cancel()
+	z, err := d.zygote(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	defer z.release()
+	ctx, cancel = context.WithTimeout(ctx, startBound)
+	defer cancel()
+	s, err := d.spawn(ctx, z, t)
+	if err != nil {
+		return nil, fmt.Errorf("cannot start a sandbox: %w", err)
+	}
+	d.mu.Lock()
+	closed := d.closed
+	if !closed {
+		d.sandboxes[s.id] = s
+	}
+	d.mu.Unlock()
+	if closed {
+		return nil, errors.Join(errClosed, s.destroy())
+	}
+	return s, nil
+}
+
+var errClosed = errors.New("the driver is closed")
+
+// spawn makes one sandbox from the zygote and waits until it is ready.
+func (d *Driver) spawn(ctx context.Context, z *zygote, t pool.Template) (*sandbox, error) {
+	ends, err := newEnds()
+	if err != nil {
+		return nil, err
+	}
+	s := &sandbox{
+		id: "sb-" + strings.ToLower(rand.Text()[:20]), driver: d, limits: t.Limits, gone: make(chan struct{}),
+		control: ends.control, stdout: ends.stdout, stderr: ends.stderr,
+	}
+	theirs := ends.theirs[:]
+	if d.cgroups != nil {
+		if s.cgroup, err = d.cgroups.make(); err != nil {
+			ends.closeAll()
+			return nil, err
+		}
+		theirs = append(theirs, int(s.cgroup.procs.Fd()))
+	}
+	s.initFD, s.mainFD, s.exited, err = z.spawn(ctx, theirs)
+	ends.closeTheirs()
+	if err != nil {
+		ends.closeOurs()
+		if s.cgroup != nil {
+			err = errors.Join(err, s.cgroup.remove())
+		}
+		return nil, err
+	}
+	if err := s.await(ctx); err != nil {
+		return nil, errors.Join(err, s.destroy())
+	}
+	return s, nil
+}
+
+// ends are the two ends of a sandbox's descriptors.
+type ends struct {
+	control        *net.UnixConn
+	stdout, stderr *os.File
+	theirs         [3]int // control, stdout, stderr
+}
+
+func newEnds() (*ends, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a socket for a sandbox: %w", err)
+	}
+	var out, errs [2]int
+	if err := unix.Pipe2(out[:], unix.O_CLOEXEC); err != nil {
+		closeFDs(pair[:]...)
+		return nil, fmt.Errorf("cannot make a pipe for a sandbox: %w", err)
+	}
+	if err := unix.Pipe2(errs[:], unix.O_CLOEXEC); err != nil {
+		closeFDs(append(pair[:], out[:]...)...)
+		return nil, fmt.Errorf("cannot make a pipe for a sandbox: %w", err)
+	}
+	unix.SetNonblock(out[0], true)
+	unix.SetNonblock(errs[0], true)
+	ours := os.NewFile(uintptr(pair[0]), "control")
+	conn, err := net.FileConn(ours) // duplicates
+	ours.Close()
+	if err != nil {
+		closeFDs(pair[1], out[0], out[1], errs[0], errs[1])
+		return nil, fmt.Errorf("cannot use a sandbox's socket: %w", err)
+	}
+	return &ends{
+		control: conn.(*net.UnixConn),
+		stdout:  os.NewFile(uintptr(out[0]), "stdout"),
+		stderr:  os.NewFile(uintptr(errs[0]), "stderr"),
+		theirs:  [3]int{pair[1], out[1], errs[1]},
+	}, nil
+}
+
+func (e *ends) closeTheirs() { closeFDs(e.theirs[:]...) }
+
+func (e *ends) closeOurs() {
+	e.control.Close()
+	e.stdout.Close()
+	e.stderr.Close()
+}
+
+func (e *ends) closeAll() {
+	e.closeTheirs()
+	e.closeOurs()
+}
+
+func closeFDs(fds ...int) {
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+}
+
+// await takes over what the sandbox hands out, and its word that it is ready.
+func (s *sandbox) await(ctx context.Context) error {
+	if deadline, ok := ctx.Deadline(); ok {
+		s.control.SetReadDeadline(deadline)
+	}
+	stop := context.AfterFunc(ctx, func() { s.control.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	buf, oob := make([]byte, 600), make([]byte, unix.CmsgSpace(2*4))
+	n, oobn, _, _, err := s.control.ReadMsgUnix(buf, oob)
+	if err != nil || n == 0 || buf[0] != 'F' {
+		return notReady(buf[:n], err)
+	}
+	if err := s.takeOver(oob[:oobn]); err != nil {
+		return err
+	}
+	if n, err = s.control.Read(buf); err != nil || n == 0 || buf[0] != 'R' {
+		return notReady(buf[:n], err)
+	}
+	s.control.SetReadDeadline(time.Time{})
+	return nil
+}
+
+func notReady(said []byte, err error) error {
+	if len(said) > 0 && said[0] == 'X' {
+		return fmt.Errorf("the sandbox cannot be closed in: %s", said[1:])
+	}
+	return fmt.Errorf("the sandbox did not get ready: %w", err)
+}
+
+func (s *sandbox) takeOver(oob []byte) error {
+	fds, err := parseRights(oob)
+	if err != nil {
+		return err
+	}
+	s.workDir = os.NewFile(uintptr(fds[0]), "work")
+	if len(fds) > 1 {
+		f := os.NewFile(uintptr(fds[1]), "dns")
+		defer f.Close()
+		if s.dns, err = net.FilePacketConn(f); err != nil {
+			return fmt.Errorf("cannot use a sandbox's DNS socket: %w", err)
+		}
+	}
+	return nil
+}
+
+// Destroy implements pool.Driver.
+func (d *Driver) Destroy(ctx context.Context, id string) error {
+	d.mu.Lock()
+	s := d.sandboxes[id]
+	d.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	err := s.destroy()
+	d.mu.Lock()
+	delete(d.sandboxes, id)
+	d.mu.Unlock()
+	return err
+}
+
+// Close ends every sandbox and every zygote, and leaves nothing behind.
+func (d *Driver) Close() error {
+	d.mu.Lock()
+	d.closed = true
+	sandboxes, broods := d.sandboxes, d.zygotes
+	d.sandboxes, d.zygotes = map[string]*sandbox{}, map[string]*brood{}
+	d.mu.Unlock()
+	var errs []error
+	for _, s := range sandboxes {
+		errs = append(errs, s.destroy())
+	}
+	for _, b := range broods {
+		b.close()
+	}
+	d.stop()
+	d.background.Wait()
+	if d.cgroups != nil {
+		d.cgroups.close()
+	}
+	return errors.Join(errs...)
+}
+
+// config is what a zygote of template t is told.
+func (d *Driver) config(t pool.Template) zygoteConfig {
+	c := zygoteConfig{
+		Preload: t.Preload, SysPath: d.opts.Python.Path, Paths: rootPaths(d.opts.Python), Python: d.opts.Python.Executable,
+		Limits: t.Limits, DNS: t.DNS, Unprivileged: d.unprivileged, HostID: hostID, Nice: sandboxNice,
+		Seccomp: d.seccomp, Init: encoded(initELF()), Fresh: d.opts.FreshInterpreter, Without: d.opts.Without,
+	}
+	if d.watchdog != nil {
+		c.AddressSpace = t.Limits.MemoryBytes + 1<<30
+	}
+	start, err := json.Marshal(map[string]any{"control": 3, "sys_path": c.SysPath, "preload": append([]string{}, t.Preload...)})
+	if err != nil {
+		panic("BUG: a start argument is not JSON: " + err.Error())
+	}
+	c.Start = string(start)
+	c.Preload = append([]string{}, c.Preload...) // [], not null
+	c.Without = append([]string{}, c.Without...)
+	return c
+}

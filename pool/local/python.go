@@ -1,0 +1,92 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Python is the interpreter that programs run in.
+type Python struct {
+	Executable string   `json:"executable"` // the real file, no shim
+	Version    string   `json:"version"`
+	Path       []string `json:"path"`     // sys.path
+	Prefixes   []string `json:"prefixes"` // where it and its packages live
+}
+
+// findPython asks the interpreter called name, a path or a command, what it is.
+const findPython = `
+import json, os, platform, sys
+prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, os.path.dirname(os.path.realpath(sys.executable))}
+print(json.dumps({
+    "executable": os.path.abspath(sys.executable),
+    "version": platform.python_version(),
+    "path": [os.path.abspath(p) for p in sys.path[1:] if p and os.path.exists(p)],
+    "prefixes": sorted(prefixes | {os.path.dirname(os.path.abspath(sys.executable))}),
+    "supported": sys.version_info >= (3, 8) and sys.implementation.name == "cpython",
+}))`
+
+// LookPython finds the interpreter called name ("python3", or a path).
+func LookPython(ctx context.Context, name string) (Python, error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return Python{}, fmt.Errorf("cannot find the Python interpreter %q: install one, or name one with --python", name)
+	}
+	// A clean environment but for what a version manager's shim needs.
+	cmd := exec.CommandContext(ctx, path, "-c", findPython)
+	cmd.Dir = "/"
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return Python{}, fmt.Errorf("cannot ask %q what it is: %w: %s", path, err, strings.TrimSpace(stderr.String()))
+	}
+	var found struct {
+		Python
+		Supported bool `json:"supported"`
+	}
+	if err := json.Unmarshal(out, &found); err != nil {
+		return Python{}, fmt.Errorf("cannot understand what %q says of itself: %w", path, err)
+	}
+	if !found.Supported {
+		return Python{}, fmt.Errorf("%q is version %s; CPython 3.8 or newer is needed: name one with --python", path, found.Version)
+	}
+	return found.Python, nil
+}
+
+// rootPaths are what a sandbox sees of this machine, read-only: the system's
+// programs and libraries, the interpreter and its packages, and the few files
+// of /etc that libraries look up. Nothing of a home directory but an
+// interpreter that lives in one.
+func rootPaths(python Python) []string {
+	paths := []string{
+		"/usr", "/bin", "/lib", "/lib32", "/lib64", "/sbin",
+		"/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/fonts", "/etc/localtime",
+		"/etc/mime.types", "/etc/nsswitch.conf", "/etc/protocols", "/etc/services", "/etc/ssl/certs", "/etc/timezone",
+		"/nix/store",
+	}
+	for _, p := range append(python.Prefixes, python.Path...) {
+		paths = addPath(paths, filepath.Clean(p))
+	}
+	return paths
+}
+
+// addPath adds p unless a path above it is there.
+func addPath(paths []string, p string) []string {
+	if p == "/" {
+		return paths
+	}
+	for _, have := range paths {
+		if p == have || strings.HasPrefix(p, have+"/") {
+			return paths
+		}
+	}
+	return append(paths, p)
+}

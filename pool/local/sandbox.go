@@ -1,0 +1,153 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/code-sandbox/code-sandbox/pool"
+	"github.com/code-sandbox/code-sandbox/pool/api"
+	"github.com/code-sandbox/code-sandbox/pool/runner"
+	"github.com/code-sandbox/code-sandbox/pool/wire"
+)
+
+// sandbox is one sandbox process tree, waiting for its run.
+type sandbox struct {
+	id     string
+	driver *Driver
+	limits wire.Limits
+	used   atomic.Bool
+
+	initFD, mainFD int // pidfds; killing init ends the whole tree
+	exited         <-chan syscall.WaitStatus
+	control        *net.UnixConn
+	stdout, stderr *os.File
+	workDir        *os.File
+	dns            net.PacketConn // nil without a relay
+	cgroup         *cgroup        // nil where memory is watched instead
+
+	running   sync.Mutex // held by Run: descriptors are closed only after it
+	destroyed sync.Once
+	gone      chan struct{} // closed when destroyed
+}
+
+var _ pool.Sandbox = (*sandbox)(nil)
+
+func (s *sandbox) ID() string { return s.id }
+
+// Run implements pool.Sandbox.
+func (s *sandbox) Run(ctx context.Context, req *wire.Request, sink wire.Sink) (*wire.Result, error) {
+	if !s.used.CompareAndSwap(false, true) {
+		return nil, api.Errorf(api.Internal, "%w", pool.ErrUsed)
+	}
+	s.running.Lock()
+	defer s.running.Unlock()
+	if s.dns != nil {
+		go s.driver.relay.serve(s.dns)
+	}
+	oomKills, err := s.watchMemory()
+	if err != nil {
+		return nil, api.Errorf(api.SandboxLost, "%w", err)
+	}
+	process := &runner.Process{
+		Control: s.control, Stdout: s.stdout, Stderr: s.stderr, WorkDir: s.workDir, Exited: s.exited,
+		Interrupt: func() { unix.PidfdSendSignal(s.mainFD, sigRTMax, nil, 0) },
+		Kill:      s.kill, Gone: s.waitGone, OOMKills: oomKills,
+	}
+	res, err := process.Execute(ctx, req, s.limits, sink)
+	if err != nil {
+		return nil, err
+	}
+	res.Isolation = s.driver.isolation
+	return res, nil
+}
+
+// sigRTMax is the bootstrap's INTERRUPT.
+const sigRTMax = unix.Signal(64)
+
+func (s *sandbox) watchMemory() (func() bool, error) {
+	if s.cgroup != nil {
+		return s.cgroup.oomKills, nil
+	}
+	pid, err := hostPID(s.mainFD)
+	if err != nil {
+		return nil, err
+	}
+	return s.driver.watchdog.add(pid, s.kill)
+}
+
+// hostPID is the pid, as this process sees it, of the process behind a pidfd.
+func hostPID(pidfd int) (int, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", pidfd))
+	if err != nil {
+		return 0, fmt.Errorf("cannot find a sandbox's process: %w", err)
+	}
+	pid := int(field(b, "Pid:"))
+	if pid <= 0 {
+		return 0, errors.New("the sandbox's process has ended")
+	}
+	return pid, nil
+}
+
+// kill ends the tree: when process 1 of a pid namespace ends, all of it does.
+func (s *sandbox) kill() {
+	unix.PidfdSendSignal(s.initFD, unix.SIGKILL, nil, 0)
+}
+
+// waitGone waits until process 1, and so every process, is gone.
+func (s *sandbox) waitGone(limit time.Duration) bool {
+	poll := []unix.PollFd{{Fd: int32(s.initFD), Events: unix.POLLIN}}
+	for deadline := time.Now().Add(limit); ; {
+		left := time.Until(deadline)
+		if left <= 0 {
+			return false
+		}
+		n, err := unix.Poll(poll, int(left.Milliseconds())+1)
+		if err != unix.EINTR {
+			return err == nil && n == 1
+		}
+	}
+}
+
+// destroy kills the tree, waits for it, and gives everything back.
+func (s *sandbox) destroy() error {
+	var err error
+	s.destroyed.Do(func() {
+		s.kill()
+		if !s.waitGone(destroyBound) {
+			err = fmt.Errorf("the processes of sandbox %q are still there %s after a kill", s.id, destroyBound)
+		}
+		s.used.Store(true)
+		s.running.Lock() // the run ends at once: its process has
+		s.close()
+		s.running.Unlock()
+		if s.cgroup != nil {
+			err = errors.Join(err, s.cgroup.remove())
+		}
+		close(s.gone)
+	})
+	<-s.gone
+	return err
+}
+
+func (s *sandbox) close() {
+	s.control.Close()
+	s.stdout.Close()
+	s.stderr.Close()
+	if s.workDir != nil {
+		s.workDir.Close()
+	}
+	if s.dns != nil {
+		s.dns.Close()
+	}
+	unix.Close(s.initFD)
+	unix.Close(s.mainFD)
+}

@@ -1,0 +1,177 @@
+"""The zygote: an interpreter booted once, which forks one sandbox per request.
+
+It never runs a program itself, holds nothing secret, and has one thread. The
+service talks to it over descriptor 3, a SOCK_SEQPACKET socket:
+
+    service -> zygote   the configuration, as JSON; once
+    zygote  -> service  {"proc": bool} when it is ready, or {"error": text}
+    service -> zygote   an 8-byte id, with the descriptors control, stdout,
+                        stderr and any cgroup.procs files to join
+    zygote  -> service  "P" + id, with pidfds of the sandbox's init and of its
+                        interpreter; or "X" + id + an error's text
+    zygote  -> service  "E" + id + wait status, when the interpreter has ended
+
+It is process 1 of its own pid namespace: when it ends, all its sandboxes do.
+"""
+
+import array
+import base64
+import gc
+import importlib
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+
+import bootstrap
+import linux
+import root
+import sandbox
+
+CHANNEL = 3
+MAX_CONFIG = 1 << 20
+MSG_CMSG_CLOEXEC = 0x40000000
+INIT = "/init"
+BOOTSTRAP = "/bootstrap.pyc"
+CHILD = {signal.SIGCHLD}
+
+
+class Zygote:
+    def __init__(self, channel, config):
+        self.channel = channel
+        self.config = config
+        self.layers = sandbox.Layers(config)
+        self.filter = linux.Filter(base64.b64decode(config["seccomp"]))
+        self.pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY)
+        # Every init blocks on this pipe and ends with it.
+        self.liveness, self._keep_open = os.pipe()
+        self.running = {}  # pid of the interpreter -> id
+
+    def prepare(self):
+        """Imports, then builds the root: modules come from outside of it."""
+        sys.path[:] = self.config["sys_path"]
+        for module in self.config["preload"]:
+            importlib.import_module(module)
+        self.config["programs"] = {INIT: base64.b64decode(self.config["init"])}
+        if self.config["fresh_interpreter"]:
+            self.config["programs"][BOOTSTRAP] = compiled_bootstrap()
+            self.config["bootstrap"] = BOOTSTRAP
+        root.build(self.config)
+        self.config["proc"] = self.can_mount_proc()
+
+    def can_mount_proc(self):
+        """Whether a sandbox may have a /proc: some containers forbid it."""
+        linux.unshare(linux.NEWPID)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                linux.unshare(linux.NEWNS)
+                sandbox.mount_proc()
+                os._exit(0)
+            finally:
+                os._exit(1)
+        linux.enter_namespace(self.pid_namespace, linux.NEWPID)
+        return os.waitpid(pid, 0)[1] == 0
+
+    def serve(self):
+        signal.signal(signal.SIGCHLD, self.reap)
+        gc.collect()
+        gc.freeze()  # a collection in a sandbox leaves the shared pages shared
+        while True:
+            message, ancillary, _, _ = self.channel.recvmsg(64, socket.CMSG_SPACE(32), MSG_CMSG_CLOEXEC)
+            if not message:
+                os._exit(0)  # the service has gone
+            fds = array.array("i")
+            fds.frombytes(ancillary[0][2])
+            try:
+                self.spawn(message, list(fds))
+            except OSError as e:
+                self.channel.send(b"X" + message + str(e).encode()[:500])
+            for fd in fds:
+                os.close(fd)
+
+    def spawn(self, name, fds):
+        if "pids" in self.layers:
+            linux.unshare(linux.NEWPID)  # for the children to come; not for us
+        # An exit is told after the birth: no child is reaped until then.
+        signal.pthread_sigmask(signal.SIG_BLOCK, CHILD)
+        try:
+            init = self.start_init()
+            pid = os.fork()
+            if pid == 0:
+                self.become_sandbox(fds)
+            self.running[pid] = name
+            self.announce(name, init, pid)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, CHILD)
+            if "pids" in self.layers:
+                linux.enter_namespace(self.pid_namespace, linux.NEWPID)
+
+    def start_init(self):
+        actions = [(os.POSIX_SPAWN_DUP2, self.liveness, 0), (os.POSIX_SPAWN_CLOSE, 1), (os.POSIX_SPAWN_CLOSE, 2)]
+        return os.posix_spawn(INIT, ["init"], {}, file_actions=actions, setsigmask=[], setsigdef=CHILD)
+
+    def announce(self, name, init, pid):
+        handles = [os.pidfd_open(init), os.pidfd_open(pid)]
+        rights = array.array("i", handles)
+        self.channel.sendmsg([b"P" + name], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+        for fd in handles:
+            os.close(fd)
+
+    def become_sandbox(self, fds):
+        control = fds[0]
+        try:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, CHILD)
+            sandbox.enter(self.config, self.filter, control, fds[1], fds[2], fds[3:])
+        except BaseException as e:
+            # Before _descriptors has run control is fds[0], afterwards CONTROL; only one is a socket.
+            for fd in (sandbox.CONTROL, control):
+                try:
+                    socket.socket(fileno=fd).send(b"X" + repr(e).encode()[:500])
+                    break
+                except OSError:
+                    pass
+        finally:
+            os._exit(99)
+
+    def reap(self, signum, frame):
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            name = self.running.pop(pid, None)
+            if name is not None:
+                self.channel.send(b"E" + name + struct.pack("<i", status))
+
+
+def compiled_bootstrap():
+    """The bootstrap as a .pyc file, so that a fresh interpreter need not compile it."""
+    import importlib.util
+    import marshal
+
+    spec = importlib.util.find_spec("bootstrap")
+    code = compile(spec.loader.get_source("bootstrap"), BOOTSTRAP, "exec", dont_inherit=True)
+    return importlib.util.MAGIC_NUMBER + struct.pack("<III", 0, 0, 0) + marshal.dumps(code)
+
+
+def main():
+    channel = socket.socket(fileno=CHANNEL)
+    config = json.loads(channel.recv(MAX_CONFIG))
+    try:
+        zygote = Zygote(channel, config)
+        zygote.prepare()
+    except BaseException as e:
+        channel.send(json.dumps({"error": "%s: %s" % (type(e).__name__, e)}).encode()[:4000])
+        os._exit(1)
+    channel.send(json.dumps({"proc": config["proc"]}).encode())
+    zygote.serve()
+
+
+if __name__ == "__main__":
+    main()

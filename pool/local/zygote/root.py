@@ -1,0 +1,82 @@
+"""Builds the read-only root that every sandbox of this zygote sees.
+
+It is built once, from a list of paths; a sandbox gets a copy of this small
+tree of mounts with its own mount namespace.
+"""
+
+import os
+
+import linux
+
+DEVICES = ("null", "zero", "full", "random", "urandom")
+LINKS = {"/dev/fd": "/proc/self/fd", "/dev/stdin": "/proc/self/fd/0", "/dev/stdout": "/proc/self/fd/1",
+         "/dev/stderr": "/proc/self/fd/2", "/var/tmp": "/tmp"}
+FOLDERS = ("/dev/shm", "/etc", "/proc", "/run", "/scratch", "/sys", "/tmp", "/var", "/work")
+PASSWD = "root:x:0:0::/:/bin/false\nsandbox:x:1000:1000::/tmp:/bin/sh\n"
+GROUP = "root:x:0:\nsandbox:x:1000:\n"
+HOSTS = "127.0.0.1 localhost sandbox\n::1 localhost\n"
+# One try, one second: the relay always answers, so waiting longer never helps.
+RESOLV = "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"
+
+# Where the new root may be put together: a folder that hides nothing needed.
+MOUNT_POINTS = ("/mnt", "/media", "/srv", "/opt", "/boot", "/tmp", "/var", "/home")
+
+
+def build(config):
+    """Builds the root from config["paths"] and makes it this process's root."""
+    linux.mount(None, "/", None, linux.MS_REC | linux.MS_PRIVATE)
+    new = _mount_point(config["paths"])
+    linux.mount("tmpfs", new, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "size=4m,nr_inodes=4096,mode=755")
+    for folder in FOLDERS:
+        os.makedirs(new + folder, 0o755, exist_ok=True)
+    for path in config["paths"]:
+        _show(path, new)
+    for device in DEVICES:
+        _bind("/dev/" + device, new + "/dev/" + device)
+    for link, target in LINKS.items():
+        os.symlink(target, new + link)
+    _write_files(new, config)
+    # An unprivileged user may mount a fresh /proc only beside an uncovered one.
+    if config["unprivileged"]:
+        linux.mount("/proc", new + "/proc", None, linux.MS_BIND | linux.MS_REC)
+    linux.enter_root(new)
+    linux.restrict_mount("/", linux.ATTR_RDONLY | linux.ATTR_NOSUID | linux.ATTR_NODEV, recursive=False)
+
+
+def _mount_point(paths):
+    for point in MOUNT_POINTS:
+        below = point + "/"
+        if os.path.isdir(point) and not any(p == point or p.startswith(below) for p in paths):
+            return point
+    raise OSError("none of the folders %s is free to build the sandbox root in" % ", ".join(MOUNT_POINTS))
+
+
+def _show(path, new):
+    """Shows path read-only in the new root; a link stays the link it is."""
+    if os.path.islink(path):
+        os.makedirs(os.path.dirname(new + path), 0o755, exist_ok=True)
+        os.symlink(os.readlink(path), new + path)
+    elif os.path.exists(path):
+        _bind(path, new + path)
+        linux.restrict_mount(new + path, linux.ATTR_RDONLY | linux.ATTR_NOSUID | linux.ATTR_NODEV)
+
+
+def _bind(source, target):
+    if os.path.isdir(source):
+        os.makedirs(target, 0o755, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(target), 0o755, exist_ok=True)
+        if not os.path.exists(target):
+            os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
+    linux.mount(source, target, None, linux.MS_BIND | linux.MS_REC)
+
+
+def _write_files(new, config):
+    texts = {"/etc/passwd": PASSWD, "/etc/group": GROUP, "/etc/hosts": HOSTS, "/etc/resolv.conf": RESOLV}
+    for path, text in texts.items():
+        with open(new + path, "w") as f:
+            f.write(text)
+    for path, data in config["programs"].items():
+        with open(new + path, "wb") as f:
+            f.write(data)
+        os.chmod(new + path, 0o755)

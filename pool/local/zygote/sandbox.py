@@ -1,0 +1,166 @@
+"""Turns a fresh fork of the zygote into a closed sandbox, step by step.
+
+The order matters: whatever needs a right comes before the right is given up,
+and the filter of system calls comes last. Steps named in config["without"] are
+left out, so that tests can show what each of them stops.
+"""
+
+import array
+import os
+import resource
+import socket
+
+import bootstrap
+import linux
+
+UID = 1000  # inside its own user namespace
+CONTROL = 3
+TMPFS = linux.MS_NOSUID | linux.MS_NODEV
+
+
+class Layers:
+    def __init__(self, config):
+        self._without = frozenset(config["without"])
+
+    def __contains__(self, layer):
+        return layer not in self._without
+
+
+def enter(config, seccomp_filter, control, out, err, cgroups):
+    """Closes the process in and serves its one run; does not return."""
+    layers = Layers(config)
+    for fd in cgroups:
+        os.write(fd, b"0")
+    _namespaces(layers)
+    _files(config, layers)
+    _hand_over(control, _network(config, layers))
+    _descriptors(control, out, err)
+    _user(config, layers)
+    _limits(config, layers)
+    _lock(layers, seccomp_filter)
+    if config["fresh_interpreter"]:
+        os.set_inheritable(CONTROL, True)
+        os.execve(config["python"], [config["python"], "-I", "-S", "-B", config["bootstrap"], config["start"]], os.environ)
+    bootstrap.serve(CONTROL)
+
+
+def _namespaces(layers):
+    flags = linux.NEWNS
+    for layer, flag in (("network", linux.NEWNET), ("ipc", linux.NEWIPC),
+                        ("hostname", linux.NEWUTS), ("cgroup", linux.NEWCGROUP)):
+        if layer in layers:
+            flags |= flag
+    linux.unshare(flags)
+    if "hostname" in layers:
+        linux.set_hostname("sandbox")
+
+
+def _files(config, layers):
+    """One tmpfs holds all that the program can write, within one budget."""
+    limits = config["limits"]
+    options = "mode=755"
+    if "disk" in layers:
+        options += ",size=%d,nr_inodes=%d" % (limits["disk_bytes"], limits["disk_files"])
+    linux.mount("tmpfs", "/scratch", "tmpfs", TMPFS, options)
+    for name, target, mode in (("work", "/work", 0o777), ("tmp", "/tmp", 0o1777), ("shm", "/dev/shm", 0o1777)):
+        os.mkdir("/scratch/" + name)
+        os.chmod("/scratch/" + name, mode)
+        linux.mount("/scratch/" + name, target, None, linux.MS_BIND)
+    linux.unmount("/scratch")
+    if config["proc"]:
+        mount_proc()
+
+
+def mount_proc():
+    linux.mount("proc", "/proc", "proc", TMPFS | linux.MS_NOEXEC, "subset=pid")
+
+
+def _network(config, layers):
+    """Brings up the loopback device, the only one; returns the DNS socket if any."""
+    if "network" not in layers:
+        return None
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    linux.loopback_up(sock)
+    if config["dns"] == "relay":
+        sock.bind(("127.0.0.1", 53))
+    return sock
+
+
+def _hand_over(control, dns):
+    """Gives the service the working directory, and the DNS socket to answer on."""
+    fds = [os.open("/work", os.O_RDONLY | os.O_DIRECTORY)]
+    if dns is not None:
+        fds.append(dns.fileno())
+    with socket.socket(fileno=os.dup(control)) as channel:
+        channel.sendmsg([b"F"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+    if dns is not None:
+        dns.close()
+    os.close(fds[0])
+
+
+def _descriptors(control, out, err):
+    """Leaves four descriptors: input at end of file, two outputs, control."""
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDONLY)
+    # The targets may be among the sources: first move them all out of the way.
+    moved = [os.dup2(fd, 100 + i, inheritable=False) for i, fd in enumerate((null, out, err, control))]
+    for target, fd in enumerate(moved):
+        os.dup2(fd, target, inheritable=target < CONTROL)
+    os.closerange(CONTROL + 1, 4096)
+    os.chdir("/work")
+
+
+def _user(config, layers):
+    """Becomes a user without any right, in a user namespace of its own.
+
+    The namespace gives the sandbox its own count of processes: without it, one
+    program's fork bomb would use up the count of all that share the user id.
+    """
+    if not config["unprivileged"] and "capabilities" in layers:
+        host = config["host_id"]
+        os.setgroups([])
+        os.setresgid(host, host, host)
+        os.setresuid(host, host, host)
+    if "user" in layers:
+        linux.prctl(linux.PR_SET_DUMPABLE, 1)  # or /proc/self would not be ours to write
+        uid, gid = os.getuid(), os.getgid()
+        linux.unshare(linux.NEWUSER)
+        _map_user(uid, gid)
+    if "capabilities" in layers:
+        if "user" in layers:
+            linux.prctl(linux.PR_SET_SECUREBITS, linux.SECUREBITS)
+        linux.drop_capabilities()
+
+
+def _map_user(uid, gid):
+    for name, text in (("setgroups", "deny"), ("uid_map", "%d %d 1" % (UID, uid)), ("gid_map", "%d %d 1" % (UID, gid))):
+        with open("/proc/self/" + name, "w") as f:
+            f.write(text)
+
+
+def _limits(config, layers):
+    os.nice(config["nice"])
+    if "rlimits" not in layers:
+        return
+    limits = config["limits"]
+    wanted = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_MEMLOCK: 0,
+        resource.RLIMIT_NOFILE: limits["open_files"],
+        resource.RLIMIT_NPROC: limits["processes"],
+        resource.RLIMIT_FSIZE: limits["disk_bytes"],
+    }
+    if config["address_space"]:
+        wanted[resource.RLIMIT_AS] = config["address_space"]
+    for name, value in wanted.items():
+        hard = resource.getrlimit(name)[1]
+        if hard != resource.RLIM_INFINITY:
+            value = min(value, hard)
+        resource.setrlimit(name, (value, value))
+
+
+def _lock(layers, seccomp_filter):
+    if "no_new_privs" in layers:
+        linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
+    if "seccomp" in layers:
+        seccomp_filter.install()

@@ -1,0 +1,180 @@
+package runner
+
+import (
+	"encoding/base64"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/code-sandbox/code-sandbox/pool/wire"
+)
+
+// Bounds on the list of files itself; content has wire.Limits.FilesBytes.
+const (
+	maxFiles   = 200
+	maxOmitted = 100
+	maxWalk    = 20000 // entries looked at
+)
+
+// mainFile is where the bootstrap puts the program; it is not an output.
+const mainFile = "main.py"
+
+// collector gathers what a program created or changed in its working
+// directory. It follows no symbolic link and opens nothing but regular files.
+type collector struct {
+	root   *os.Root
+	given  map[string]string // content of the files that were laid in, by path
+	left   int64             // bytes of content still allowed
+	budget int64
+	walked int
+	files  []wire.File
+	omits  []wire.OmittedFile
+	extra  int // omitted, and not even named
+}
+
+// touched says whether the working directory holds anything but the program.
+func touched(dir *os.File) bool {
+	if _, err := dir.Seek(0, io.SeekStart); err != nil {
+		return true
+	}
+	names, err := dir.Readdirnames(2)
+	return len(names) > 1 || len(names) == 1 && names[0] != mainFile || err != nil && err != io.EOF
+}
+
+// collect reads the files of a dead program from its working directory.
+func collect(dir *os.File, req *wire.Request, budget int64) ([]wire.File, []wire.OmittedFile, error) {
+	// The directory may be in no mount table any more: it is reached by descriptor.
+	root, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()))
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot open the working directory: %w", err)
+	}
+	defer root.Close()
+	c := &collector{root: root, given: given(req), left: budget, budget: budget}
+	if err := fs.WalkDir(root.FS(), ".", c.visit); err != nil {
+		return nil, nil, fmt.Errorf("cannot read the working directory: %w", err)
+	}
+	if c.extra > 0 {
+		c.omits = append(c.omits, wire.OmittedFile{Path: "…", Reason: fmt.Sprintf("%d more files are not named", c.extra)})
+	}
+	return c.files, c.omits, nil
+}
+
+func given(req *wire.Request) map[string]string {
+	all := map[string]string{mainFile: req.Code}
+	for _, f := range req.Files {
+		content := f.Content
+		if f.Encoding == "base64" {
+			b, _ := base64.StdEncoding.DecodeString(f.Content) // checked at the door
+			content = string(b)
+		}
+		all[path.Clean(f.Path)] = content
+	}
+	return all
+}
+
+func (c *collector) visit(name string, d fs.DirEntry, err error) error {
+	if err != nil {
+		c.omit(name, 0, "cannot be read")
+		return nil
+	}
+	if c.walked++; c.walked > maxWalk {
+		c.omit("…", 0, fmt.Sprintf("only the first %d entries were looked at", maxWalk))
+		return fs.SkipAll
+	}
+	if d.IsDir() {
+		if d.Name() == "__pycache__" {
+			return fs.SkipDir
+		}
+		return nil
+	}
+	if !d.Type().IsRegular() {
+		c.omit(name, 0, "not a regular file, and links are not followed")
+		return nil
+	}
+	c.take(name)
+	return nil
+}
+
+func (c *collector) take(name string) {
+	f, err := c.root.Open(name)
+	if err != nil {
+		c.omit(name, 0, "cannot be read")
+		return
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		c.omit(name, 0, "cannot be read")
+		return
+	}
+	size := info.Size()
+	if was, ok := c.given[name]; ok && int64(len(was)) == size && same(f, was) {
+		return
+	}
+	switch {
+	case size > c.left:
+		c.omit(name, size, fmt.Sprintf("the files of an answer may hold %d bytes together", c.budget))
+	case len(c.files) == maxFiles:
+		c.omit(name, size, fmt.Sprintf("an answer holds at most %d files", maxFiles))
+	default:
+		c.add(name, size, f)
+	}
+}
+
+func (c *collector) add(name string, size int64, f *os.File) {
+	content := make([]byte, size)
+	n, err := f.ReadAt(content, 0)
+	if err != nil && err != io.EOF {
+		c.omit(name, size, "cannot be read")
+		return
+	}
+	content = content[:n]
+	c.left -= int64(n)
+	file := wire.File{Path: toText([]byte(name)), Size: int64(n), MediaType: mediaType(name, content), Encoding: "utf-8"}
+	if utf8.Valid(content) {
+		file.Content = string(content)
+	} else {
+		file.Encoding = "base64"
+		file.Content = base64.StdEncoding.EncodeToString(content)
+	}
+	c.files = append(c.files, file)
+}
+
+func (c *collector) omit(name string, size int64, reason string) {
+	if len(c.omits) == maxOmitted {
+		c.extra++
+		return
+	}
+	c.omits = append(c.omits, wire.OmittedFile{Path: toText([]byte(name)), Size: size, Reason: reason})
+}
+
+// same compares a file of want's size with want.
+func same(f *os.File, want string) bool {
+	buf := make([]byte, len(want))
+	_, err := f.ReadAt(buf, 0)
+	return (err == nil || err == io.EOF) && string(buf) == want
+}
+
+// mediaTypes has the kinds of file that programs usually leave; the machine's
+// own table differs from machine to machine.
+var mediaTypes = map[string]string{
+	".csv": "text/csv", ".tsv": "text/tab-separated-values", ".txt": "text/plain", ".md": "text/markdown",
+	".json": "application/json", ".jsonl": "application/x-ndjson", ".html": "text/html", ".xml": "application/xml",
+	".py": "text/x-python", ".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif",
+	".svg": "image/svg+xml", ".webp": "image/webp", ".pdf": "application/pdf", ".zip": "application/zip",
+	".parquet": "application/vnd.apache.parquet", ".npy": "application/octet-stream",
+	".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+}
+
+func mediaType(name string, content []byte) string {
+	if t, ok := mediaTypes[strings.ToLower(path.Ext(name))]; ok {
+		return t
+	}
+	t, _, _ := strings.Cut(http.DetectContentType(content), ";")
+	return t
+}

@@ -1,0 +1,149 @@
+package runner
+
+import (
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/code-sandbox/code-sandbox/pool/wire"
+)
+
+// record is the program's own word about how it ended. It comes from beside
+// hostile code: it decides nothing that the program could not have caused.
+type record struct {
+	ExitCode int         `json:"exit_code"`
+	Result   *string     `json:"result"`
+	Errors   []exception `json:"errors"` // outermost first
+}
+
+// exception is what the bootstrap tells of an uncaught exception.
+type exception struct {
+	Type    string   `json:"type"`
+	Bases   []string `json:"bases"`
+	Errno   int      `json:"errno"`
+	Path    string   `json:"path"`
+	Module  string   `json:"module"`
+	Message string   `json:"message"`
+}
+
+func (e exception) is(class string) bool { return slices.Contains(e.Bases, class) }
+
+// ending is all that is known of how a program ended.
+type ending struct {
+	timeout  time.Duration // set when the deadline ended it
+	record   *record
+	status   syscall.WaitStatus // when there is no record
+	oomKills bool
+	limits   wire.Limits
+}
+
+// verdict is an ending in the words of a result.
+type verdict struct {
+	outcome  wire.Outcome
+	exitCode int
+	reason   string
+	denied   []wire.Denial
+}
+
+func (e ending) verdict() verdict {
+	switch {
+	case e.oomKills:
+		return e.outOfMemory()
+	case e.timeout > 0:
+		return verdict{wire.Timeout, 128 + int(syscall.SIGKILL), fmt.Sprintf(
+			"The program did not end within its timeout of %s; timeout_seconds may be at most %g.",
+			e.timeout, e.limits.MaxRun.Seconds()), nil}
+	case e.record == nil && e.status.Signaled():
+		sig := e.status.Signal()
+		return verdict{wire.Killed, 128 + int(sig), fmt.Sprintf("The program was ended by signal %d (%s).", int(sig), sig), nil}
+	case e.record == nil:
+		return exited(e.status.ExitStatus())
+	case e.record.ExitCode != 0 && len(e.record.Errors) > 0:
+		return e.raised(e.record.ExitCode & 0xff)
+	default:
+		return exited(e.record.ExitCode & 0xff)
+	}
+}
+
+func exited(code int) verdict {
+	outcome := wire.OK
+	if code != 0 {
+		outcome = wire.Failed
+	}
+	return verdict{outcome, code, fmt.Sprintf("The program ended with exit code %d.", code), nil}
+}
+
+// outOfMemory is the end of a program of which the limit ended any process:
+// whatever it made of that, the work it was asked for is not whole.
+func (e ending) outOfMemory() verdict {
+	code := 128 + int(syscall.SIGKILL)
+	if e.record != nil && e.record.ExitCode != 0 {
+		code = e.record.ExitCode & 0xff
+	}
+	return verdict{wire.OutOfMemory, code, e.memoryReason(), nil}
+}
+
+// raised names the cause of an uncaught exception.
+func (e ending) raised(code int) verdict {
+	first := e.record.Errors[0]
+	v := verdict{wire.Failed, code, fmt.Sprintf("The program ended with an uncaught %s.", clip(first.Type, 100)), nil}
+	for _, x := range e.record.Errors {
+		if outcome, reason := e.limitHit(x); outcome != "" {
+			v.outcome, v.reason = outcome, reason
+			return v
+		}
+		if denial, hint := denied(x); denial != "" {
+			v.denied = []wire.Denial{denial}
+			v.reason += " " + hint
+			return v
+		}
+	}
+	return v
+}
+
+func (e ending) memoryReason() string {
+	return fmt.Sprintf("The program used more than its memory limit of %d MiB.", e.limits.MemoryBytes>>20)
+}
+
+// limitHit says whether the exception is a limit of the sandbox at work.
+func (e ending) limitHit(x exception) (wire.Outcome, string) {
+	switch {
+	case x.is("MemoryError"):
+		return wire.OutOfMemory, e.memoryReason()
+	case x.Errno == int(syscall.ENOSPC) || x.Errno == int(syscall.EDQUOT):
+		return wire.DiskFull, fmt.Sprintf(
+			"The program filled its disk: the working directory, /tmp and /dev/shm hold %d MiB and %d files together.",
+			e.limits.DiskBytes>>20, e.limits.DiskFiles)
+	case x.is("BlockingIOError") && x.Errno == int(syscall.EAGAIN) && x.Path == "",
+		x.is("RuntimeError") && x.Message == "can't start new thread":
+		return wire.ProcessLimit, fmt.Sprintf(
+			"The program reached its limit of %d processes and threads.", e.limits.Processes)
+	}
+	return "", ""
+}
+
+// denied says whether the exception is something a sandbox refuses by design,
+// and what to do about it.
+func denied(x exception) (wire.Denial, string) {
+	errno := syscall.Errno(x.Errno)
+	switch {
+	case x.is("ModuleNotFoundError") && x.Module != "":
+		return wire.DeniedPackage, fmt.Sprintf(
+			"There is no module %q in the sandbox, and nothing can be installed from inside: it has no network.", clip(x.Module, 100))
+	case x.is("gaierror") || errno == syscall.ENETUNREACH || errno == syscall.EHOSTUNREACH:
+		return wire.DeniedNetwork, "A sandbox has no network but DNS lookups; give it data with files or stdin."
+	case errno == syscall.EROFS, errno == syscall.EACCES && x.Path != "", errno == syscall.EPERM && x.Path != "":
+		return wire.DeniedFilesystem, "Only the working directory and /tmp can be written."
+	case errno == syscall.EPERM, errno == syscall.ENOSYS, errno == syscall.EAFNOSUPPORT:
+		return wire.DeniedOperation, "The sandbox refuses this operation."
+	}
+	return "", ""
+}
+
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return toText(trimEnd([]byte(s[:n]))) + "…"
+}

@@ -1,0 +1,334 @@
+"""Runs one program in this interpreter, as `python main.py` would.
+
+The interpreter is started ahead of time and blocks in `serve` on a control
+socket. It reads one request, runs it as `__main__`, sends one record of how it
+ended, and exits. The record is sent as soon as the program's output has been
+flushed, so that nobody waits for the interpreter to take itself apart.
+
+After the program has started, nothing in this process can be trusted: whoever
+reads the record bounds and checks it, and takes nothing in it for more than the
+program's own word about itself.
+
+Frames on the control socket are a 4-byte big-endian length and that much JSON.
+Python 3.8 and newer, standard library only.
+"""
+
+import ast
+import atexit
+import base64
+import gc
+import io
+import json
+import os
+import random
+import signal
+import struct
+import sys
+import threading
+import traceback
+import types
+
+WORK = "/work"
+MAIN = "main.py"
+
+# Sources longer than this run without a value for their last expression: the
+# syntax tree that finding it takes would eat the program's own memory.
+VALUE_SOURCE_BYTES = 128 << 10
+VALUE_CHARS = 64 << 10
+
+# The runner sends this signal at the deadline: what is buffered gets out.
+INTERRUPT = signal.SIGRTMAX
+
+# Runs before "ready" and touches the memory that any program touches, so that
+# the page faults of a forked interpreter are paid before the claim.
+WARM_UP = b"""
+import sys
+def f(a, b=2):
+    return [x * b for x in range(a)]
+class A:
+    def __init__(self):
+        self.x = "%s" % f(3)
+try:
+    print(A().x, {1: 2}, f"{3.5:.2f}", file=sys.stderr)
+    raise ValueError(1)
+except ValueError:
+    pass
+f(2)
+"""
+
+
+def serve(control, work=WORK):
+    """Warms up, says ready, runs the one request and ends the process."""
+    _warm_up(work)
+    os.write(control, b"R")
+    request = _read_frame(control)
+    if request is None:
+        os._exit(0)
+    owner = os.getpid()
+    _install_interrupt(control, owner)
+    record = {"exit_code": 1}
+    try:
+        _prepare(request, work)
+        source = request["code"].encode("utf-8", "surrogatepass")
+        record = _execute(source, os.path.join(work, MAIN))
+        record["exit_code"] = _finish(record["exit_code"], work)
+    except BaseException:  # only what the program did to this interpreter gets here
+        record["exit_code"] = record["exit_code"] or 1
+        _try(traceback.print_exc)
+    if os.getpid() == owner:  # a fork of the program ends here too, and says nothing
+        _try(_send_record, control, record)
+    os._exit(record["exit_code"] & 0xFF)
+
+
+def _read_frame(control):
+    """Reads one frame; None at end of file."""
+    head = _read_exactly(control, 4)
+    if head is None:
+        return None
+    body = _read_exactly(control, struct.unpack(">I", head)[0])
+    return None if body is None else json.loads(body)
+
+
+def _read_exactly(fd, size):
+    parts = []
+    while size:
+        part = os.read(fd, min(size, 1 << 20))
+        if not part:
+            return None
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _send_record(control, record):
+    body = json.dumps(record).encode()
+    frame = memoryview(struct.pack(">I", len(body)) + body)
+    while frame:
+        frame = frame[os.write(control, frame):]
+
+
+def _warm_up(work):
+    """Runs WARM_UP the way a program runs, with its output thrown away."""
+    null = os.open(os.devnull, os.O_RDWR)
+    out, err = os.dup(1), os.dup(2)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+    _execute(WARM_UP, os.path.join(work, MAIN))
+    _flush()
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+    for fd in (null, out, err):
+        os.close(fd)
+
+
+def _prepare(request, work):
+    """Lays out what the program was given."""
+    os.environ.update(request.get("env") or {})
+    for file in request.get("files") or ():
+        _write_file(work, file)
+    with open(os.path.join(work, MAIN), "wb") as f:
+        f.write(request["code"].encode("utf-8", "surrogatepass"))
+    _set_stdin(request.get("stdin"))
+    sys.argv[:] = [MAIN] + list(request.get("args") or ())
+    sys.path.insert(0, work)
+    os.chdir(work)
+    random.seed()
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed()
+
+
+def _write_file(work, file):
+    path = os.path.join(work, file["path"])
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    content = file["content"]
+    if file.get("encoding") == "base64":
+        data = base64.b64decode(content)
+    else:
+        data = content.encode("utf-8")
+    with open(path, "wb") as f:
+        f.write(data)
+
+
+def _set_stdin(text):
+    """Puts text on descriptor 0; None leaves it at end of file."""
+    if text is None:
+        return
+    fd = os.memfd_create("stdin")
+    with os.fdopen(os.dup(fd), "wb") as f:
+        f.write(text.encode("utf-8"))
+    os.lseek(fd, 0, os.SEEK_SET)
+    os.dup2(fd, 0)
+    os.close(fd)
+
+
+def _install_interrupt(control, owner):
+    def on_interrupt(signum, frame):
+        if os.getpid() != owner:
+            return
+        _flush()
+        _try(_send_record, control, {"exit_code": 128 + signal.SIGKILL})
+        os._exit(0)
+
+    signal.signal(INTERRUPT, on_interrupt)
+
+
+def _execute(source, path):
+    """Runs source as __main__ and returns the record of how it went."""
+    main = types.ModuleType("__main__")
+    main.__file__ = path
+    main.__builtins__ = sys.modules["builtins"]
+    sys.modules["__main__"] = main
+    record = {"exit_code": 0}
+    try:
+        body, last = _compile(source, path)
+        exec(body, main.__dict__)
+        if last is not None:
+            record["result"] = _describe(eval(last, main.__dict__))
+    except SystemExit as e:
+        record["exit_code"] = _exit_code(e.code)
+    except BaseException as e:
+        record["exit_code"] = 130 if isinstance(e, KeyboardInterrupt) else 1
+        record["errors"] = _errors(e)
+        _show(e)
+    return record
+
+
+def _compile(source, path):
+    """Compiles source, its last expression apart so that its value is known."""
+    try:
+        if len(source) > VALUE_SOURCE_BYTES:
+            return compile(source, path, "exec", dont_inherit=True), None
+        tree = ast.parse(source, path)
+        if not tree.body or not isinstance(tree.body[-1], ast.Expr):
+            return compile(tree, path, "exec", dont_inherit=True), None
+        if len(tree.body) == 1 and isinstance(tree.body[0].value, ast.Constant):
+            # A lone constant is a docstring to the compiler; its value counts here.
+            return compile("", path, "exec"), compile(ast.Expression(tree.body[0].value), path, "eval")
+        last = ast.Expression(tree.body.pop().value)
+        return (
+            compile(tree, path, "exec", dont_inherit=True),
+            compile(last, path, "eval", dont_inherit=True),
+        )
+    except ValueError as e:  # a NUL byte, before Python 3.12
+        raise SyntaxError(str(e)) from None
+
+
+def _describe(value):
+    if value is None:
+        return None
+    try:
+        text = repr(value)
+    except Exception as e:
+        text = "<%s, whose repr raised %s>" % (type(value).__name__, type(e).__name__)
+    if len(text) > VALUE_CHARS:
+        text = text[:VALUE_CHARS] + "…"
+    return text
+
+
+def _exit_code(code):
+    """The exit status of SystemExit(code), as the interpreter has it."""
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF
+    _flush()
+    _try(print, code, file=sys.stderr)
+    return 1
+
+
+def _errors(e):
+    """What the runner needs to name the cause: e, then what it came from."""
+    errors = []
+    while e is not None and len(errors) < 8:
+        errors.append(_error(e))
+        e = e.__cause__ or e.__context__
+    return errors
+
+
+def _error(e):
+    error = {"type": type(e).__name__, "bases": [c.__name__ for c in type(e).__mro__]}
+    if isinstance(e, OSError):
+        error["errno"] = e.errno if isinstance(e.errno, int) else 0
+        error["path"] = e.filename[:400] if isinstance(e.filename, str) else ""
+    if isinstance(e, ImportError):
+        error["module"] = e.name[:200] if isinstance(e.name, str) else ""
+    if isinstance(e, RuntimeError):
+        error["message"] = str(e)[:200]
+    return error
+
+
+def _show(e):
+    """Prints the traceback, without the frames of this file."""
+    tb = e.__traceback__
+    while tb is not None and tb.tb_frame.f_code.co_filename == __file__:
+        tb = tb.tb_next
+    _flush()
+    _try(sys.excepthook, type(e), e.with_traceback(tb), tb)
+
+
+def _finish(code, work):
+    """Does what the interpreter does at its end, and flushes."""
+    try:
+        _save_figures(work)
+        threading._shutdown()
+        atexit._run_exitfuncs()
+    except BaseException:
+        _try(traceback.print_exc)
+    _try(_flush_files)
+    return code if _flush() or code else 120
+
+
+def _flush_files():
+    """Flushes files left open, which the interpreter's own end would do.
+
+    Objects from before the program are frozen and not in the collector's list.
+    """
+    for kind in (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom):
+        for o in gc.get_objects():
+            if type(o) is kind and not o.closed:
+                _try(o.flush)
+
+
+def _save_figures(work):
+    """Saves the figures that matplotlib still has open as PNG files."""
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is None:
+        return
+    for number in pyplot.get_fignums():
+        pyplot.figure(number).savefig(os.path.join(work, "figure-%d.png" % number))
+
+
+def _flush():
+    """Flushes both outputs; False when one of them cannot be written."""
+    good = True
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        try:
+            stream.flush()
+        except AttributeError:
+            pass  # the program set it to None: nothing to flush
+        except BaseException:
+            good = False
+    return good
+
+
+def _try(function, *args, **kwargs):
+    """Calls function in a process where anything may have been replaced."""
+    try:
+        function(*args, **kwargs)
+    except BaseException:
+        pass
+
+
+def start(control, sys_path, preload):
+    """Serves in an interpreter of its own: what a zygote would have done first."""
+    sys.path[:] = sys_path
+    for module in preload:
+        __import__(module)
+    gc.collect()
+    gc.freeze()
+    serve(control)
+
+
+if __name__ == "__main__":
+    start(**json.loads(sys.argv[1]))

@@ -1,0 +1,10 @@
+// Package python holds the Python side of a run, which executes inside the
+// sandbox beside hostile code.
+package python
+
+import _ "embed"
+
+// Bootstrap is the module that runs one program in a started interpreter.
+//
+//go:embed bootstrap.py
+var Bootstrap []byte

@@ -1,0 +1,210 @@
+// Package runner runs one request in one started interpreter and judges how it
+// ended. It stands beside hostile code: it bounds all it reads, believes none
+// of it, and needs nothing but the standard library.
+package runner
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/code-sandbox/code-sandbox/pool/api"
+	"github.com/code-sandbox/code-sandbox/pool/wire"
+)
+
+// How long each step after the program's end may take.
+const (
+	interruptGrace = 250 * time.Millisecond // from the deadline's signal to the kill
+	recordGrace    = 50 * time.Millisecond  // for the record of a process that has exited
+	drainGrace     = 100 * time.Millisecond // for the last output of a killed tree
+	deathGrace     = 5 * time.Second        // for a killed tree to be gone
+	sendBound      = 20 * time.Second       // for the interpreter to take in its request
+)
+
+// Process is a started interpreter that blocks on its control socket (see
+// python/bootstrap.py). Every
+// field must be set.
+type Process struct {
+	Control        net.Conn
+	Stdout, Stderr *os.File // read ends, non-blocking
+	// WorkDir is the program's working directory, open for reading.
+	WorkDir *os.File
+	// Exited receives the wait status of the interpreter, once.
+	Exited <-chan syscall.WaitStatus
+	// Interrupt asks the program to flush and end; it may refuse.
+	Interrupt func()
+	// Kill ends everything that the program started, and it; it does not wait.
+	Kill func()
+	// Gone waits until nothing of the tree is left; false when it takes longer.
+	Gone func(time.Duration) bool
+	// OOMKills says whether the memory limit has ended anything of the tree. It
+	// is called once, when the program has ended.
+	OOMKills func() bool
+}
+
+// run is one execution under way.
+type run struct {
+	*Process
+	limits   wire.Limits
+	out, err *capture
+	records  chan *record
+}
+
+// Execute runs req and returns how it ended. The process cannot be used again,
+// whatever comes back; what is left of it is the caller's to destroy. An error
+// is an *api.Error.
+func (p *Process) Execute(ctx context.Context, req *wire.Request, limits wire.Limits, sink wire.Sink) (*wire.Result, error) {
+	start := time.Now()
+	p.Control.SetWriteDeadline(start.Add(sendBound))
+	if err := writeFrame(p.Control, req); err != nil {
+		// The interpreter starts nothing before it has the whole frame.
+		return nil, api.Errorf(api.SandboxLost, "cannot hand the program to its sandbox: %w", err)
+	}
+	r := &run{Process: p, limits: limits, records: make(chan *record, 1)}
+	r.capture(sink)
+	go r.readRecord()
+
+	end, err := r.wait(ctx, req.Timeout())
+	end.oomKills = r.OOMKills()
+	if err != nil {
+		return nil, err
+	}
+	took := time.Since(start)
+	res := r.result(end.verdict(), end.record)
+	if err := r.collect(req, res); err != nil {
+		return nil, api.Errorf(api.Internal, "%w", err).MaybeRan()
+	}
+	res.DurationMS = float64(took.Microseconds()) / 1000
+	res.Timing.RunMS = res.DurationMS
+	return res, nil
+}
+
+func (r *run) capture(sink wire.Sink) {
+	var out, err *live
+	if sink != nil {
+		mu := new(sync.Mutex)
+		out = &live{sink: sink, stream: wire.Stdout, mu: mu}
+		err = &live{sink: sink, stream: wire.Stderr, mu: mu}
+	}
+	r.out = newCapture(r.Stdout, r.limits.OutputBytes, out)
+	r.err = newCapture(r.Stderr, r.limits.OutputBytes, err)
+	go r.out.read()
+	go r.err.read()
+}
+
+func (r *run) readRecord() {
+	defer close(r.records)
+	if rec, err := readRecord(r.Control); err == nil {
+		r.records <- rec
+	}
+}
+
+// wait returns when the program has ended, with all its output captured.
+func (r *run) wait(ctx context.Context, timeout time.Duration) (ending, error) {
+	deadline := time.NewTimer(timeout)
+	defer deadline.Stop()
+	end := ending{limits: r.limits}
+	records := r.records
+	for {
+		select {
+		case rec, ok := <-records:
+			if !ok { // closed by the program, or garbage: its exit status will tell
+				records = nil
+				continue
+			}
+			end.record = rec
+			r.out.stop()
+			r.err.stop()
+			return end, nil
+		case end.status = <-r.Exited:
+			end.record = r.lateRecord(records)
+			r.killAndDrain()
+			return end, nil
+		case <-deadline.C:
+			end.timeout = timeout
+			r.interrupt(records)
+			r.killAndDrain()
+			return end, nil
+		case <-ctx.Done():
+			r.killAndDrain()
+			return end, stopped(ctx)
+		}
+	}
+}
+
+// stopped is the error of a run whose caller went away or ran out of time.
+func stopped(ctx context.Context) *api.Error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return api.Errorf(api.Timeout, "the run was ended before its own timeout: %w", context.Cause(ctx)).MaybeRan()
+	}
+	return api.Errorf(api.SandboxLost, "the run was ended because its caller went away: %w", context.Cause(ctx)).MaybeRan()
+}
+
+// lateRecord waits a moment for a record that was sent before the exit; a
+// child of the program may hold the socket open, so its end is not waited for.
+func (r *run) lateRecord(records <-chan *record) *record {
+	if records == nil {
+		return nil
+	}
+	select {
+	case rec := <-records:
+		return rec
+	case <-time.After(recordGrace):
+		return nil
+	}
+}
+
+// interrupt lets the program flush what it has buffered.
+func (r *run) interrupt(records <-chan *record) {
+	r.Interrupt()
+	grace := time.NewTimer(interruptGrace)
+	defer grace.Stop()
+	select {
+	case <-records:
+	case <-r.Exited:
+	case <-grace.C:
+	}
+}
+
+func (r *run) killAndDrain() {
+	r.Kill()
+	limit := time.Now().Add(drainGrace)
+	r.out.waitUntil(limit)
+	r.err.waitUntil(limit)
+	r.out.drain()
+	r.err.drain()
+}
+
+func (r *run) result(v verdict, rec *record) *wire.Result {
+	r.out.finishLive()
+	r.err.finishLive()
+	res := &wire.Result{
+		Stdout: r.out.text(), StdoutBytes: r.out.total, StdoutTruncated: r.out.truncated(),
+		Stderr: r.err.text(), StderrBytes: r.err.total, StderrTruncated: r.err.truncated(),
+		ExitCode: v.exitCode, Outcome: v.outcome, Reason: v.reason, Denied: v.denied,
+	}
+	if rec != nil && rec.Result != nil {
+		value := toText([]byte(*rec.Result))
+		res.Value = &value
+	}
+	return res
+}
+
+// collect adds the files of the working directory. Only when there are any
+// does the answer wait for the program's processes to be gone.
+func (r *run) collect(req *wire.Request, res *wire.Result) error {
+	if !touched(r.WorkDir) {
+		return nil
+	}
+	r.Kill()
+	if !r.Gone(deathGrace) {
+		return errors.New("the sandbox's processes are still there after a kill")
+	}
+	var err error
+	res.Files, res.FilesOmitted, err = collect(r.WorkDir, req, r.limits.FilesBytes)
+	return err
+}
