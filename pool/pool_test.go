@@ -36,6 +36,8 @@ type bench struct {
 	t      *testing.T
 	driver *pooltest.Fake
 	stop   func() error
+	// unclean leaves out the checks at the end.
+	unclean bool
 }
 
 // run tests f against a running pool on a clock of its own. At the end the
@@ -44,7 +46,9 @@ type bench struct {
 func run(t *testing.T, opts pool.Options, driver *pooltest.Fake, f func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		opts.Driver = driver
+		if opts.Driver == nil {
+			opts.Driver = driver
+		}
 		p, err := pool.New(opts)
 		if err != nil {
 			t.Fatal(err)
@@ -66,6 +70,9 @@ func run(t *testing.T, opts pool.Options, driver *pooltest.Fake, f func(b *bench
 			if err := b.stop(); err != nil {
 				t.Error(err)
 			}
+		}
+		if b.unclean {
+			return
 		}
 		if left := driver.Alive(); len(left) > 0 {
 			t.Errorf("sandboxes left after the pool has stopped: %v", left)
@@ -230,7 +237,11 @@ func (b *bench) burst() {
 	for i := range callers {
 		c := pool.Caller{Tenant: "t", Name: fmt.Sprint("caller-", i%3)}
 		wg.Go(func() {
-			lease := b.claim(c, plain)
+			lease, err := b.Claim(ctx, c, plain)
+			if err != nil {
+				b.t.Error(err)
+				return
+			}
 			defer lease.Release()
 			served[i], ids[i] = time.Now(), lease.Sandbox.ID()
 			time.Sleep(200 * time.Millisecond)
