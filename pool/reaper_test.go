@@ -1,0 +1,278 @@
+package pool_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/code-sandbox/code-sandbox/pool"
+	"github.com/code-sandbox/code-sandbox/pool/api"
+	"github.com/code-sandbox/code-sandbox/pool/pooltest"
+	"github.com/code-sandbox/code-sandbox/pool/wire"
+)
+
+// P5: what an earlier life of the pool left is destroyed and never serves, be
+// it known from the first moment or later, while starts are under way.
+func TestUnknownSandboxesAreDestroyed(t *testing.T) {
+	driver := &pooltest.Fake{StartDelay: time.Second}
+	driver.Plant("left-1")
+	driver.Plant("left-2")
+	run(t, pool.Options{Templates: []pool.Template{plain}}, driver, func(b *bench) {
+		b.after(5 * time.Second)
+		b.driver.Plant("late")
+		b.after(5 * time.Second)
+		b.stats(pool.Stats{Warm: 3})
+		for range 3 {
+			lease := b.claim(alice, plain)
+			defer lease.Release()
+			if id := lease.Sandbox.ID(); id[:4] != "fake" {
+				t.Errorf("%s serves", id)
+			}
+		}
+		if got := fmt.Sprint(len(b.driver.Destroyed()), b.driver.Attempts("left-1"), b.driver.Attempts("left-2"), b.driver.Attempts("late")); got != "3 1 1 1" {
+			t.Errorf("destroyed in all, and attempts for each: %s", got)
+		}
+	})
+}
+
+// P6: a sandbox that is lost before anything was sent is replaced by another.
+func TestLostBeforeTheRun(t *testing.T) {
+	run(t, pool.Options{Templates: []pool.Template{plain}}, &pooltest.Fake{StartDelay: 10 * time.Millisecond}, func(b *bench) {
+		b.after(time.Second)
+		alive := b.driver.Alive()
+		b.driver.Lose(alive[0], false)
+		b.driver.Lose(alive[1], false)
+		res, err := b.Exec(ctx, alice, plain, second, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.SandboxID != alive[2] {
+			t.Errorf("ran in %s", res.SandboxID)
+		}
+		b.stats(pool.Stats{Warm: 3})
+	})
+}
+
+// Three sandboxes are tried, no more; the error says that nothing ran.
+func TestLostThreeTimes(t *testing.T) {
+	run(t, pool.Options{Target: 5, Templates: []pool.Template{plain}}, &pooltest.Fake{}, func(b *bench) {
+		for _, id := range b.driver.Alive() {
+			b.driver.Lose(id, false)
+		}
+		_, err := b.Exec(ctx, alice, plain, second, nil)
+		e, ok := errors.AsType[*api.Error](err)
+		if !ok || e.Code != api.SandboxLost || e.Executed != api.No {
+			t.Fatalf("error is %v", err)
+		}
+		b.after(time.Second)
+		if n := len(b.driver.Destroyed()); n != 3 {
+			t.Errorf("%d sandboxes were tried", n)
+		}
+	})
+}
+
+// Once anything may have run, or the driver says that another sandbox would
+// not help, there is no second try.
+func TestNoSecondTry(t *testing.T) {
+	f := func(failure error, code api.Code, executed api.Executed) {
+		t.Helper()
+		tries := 0
+		driver := &pooltest.Fake{Run: func(context.Context, *pooltest.FakeSandbox, *wire.Request, wire.Sink) (*wire.Result, error) {
+			tries++
+			return nil, failure
+		}}
+		run(t, pool.Options{}, driver, func(b *bench) {
+			_, err := b.Exec(ctx, alice, plain, second, nil)
+			e, ok := errors.AsType[*api.Error](err)
+			if !ok || e.Code != code || e.Executed != executed || tries != 1 {
+				t.Errorf("%d tries, error is %#v", tries, err)
+			}
+		})
+	}
+	// The sandbox went away while the program ran.
+	f(api.Errorf(api.SandboxLost, "gone").MaybeRan(), api.SandboxLost, api.Maybe)
+	// An error that says nothing of what ran.
+	f(errors.New("broken pipe"), api.SandboxLost, api.Maybe)
+	// The request itself is at fault.
+	f(api.Errorf(api.BadRequest, "a file name leaves the folder"), api.BadRequest, api.No)
+	// A driver that breaks its word.
+	f(nil, api.SandboxLost, api.Maybe)
+}
+
+// A caller that leaves ends its run.
+func TestCallerLeavesItsRun(t *testing.T) {
+	run(t, pool.Options{}, &pooltest.Fake{}, func(b *bench) {
+		leaving, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		_, err := b.Exec(leaving, alice, plain, &wire.Request{Code: "sleep 60"}, nil)
+		e, ok := errors.AsType[*api.Error](err)
+		if !ok || e.Code != api.Timeout || e.Executed != api.Maybe {
+			t.Errorf("error is %v", err)
+		}
+		b.after(time.Second)
+		b.stats(pool.Stats{Warm: 3})
+	})
+}
+
+// A sandbox that does not answer ends with the run's time and the grace.
+func TestSandboxThatDoesNotAnswer(t *testing.T) {
+	run(t, pool.Options{Grace: 5 * time.Second}, &pooltest.Fake{}, func(b *bench) {
+		begun := time.Now()
+		_, err := b.Exec(ctx, alice, plain, &wire.Request{Code: "sleep 60", TimeoutSeconds: 2}, nil)
+		e, ok := errors.AsType[*api.Error](err)
+		if !ok || e.Code != api.Timeout || e.Executed != api.Maybe {
+			t.Errorf("error is %v", err)
+		}
+		if took := time.Since(begun); took != 7*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// A lease that nobody releases is taken after its deadline and the grace.
+func TestReaperTakesWhatOutlivedItsDeadline(t *testing.T) {
+	run(t, pool.Options{}, &pooltest.Fake{}, func(b *bench) {
+		lease := b.claim(alice, plain)
+		b.after(309 * time.Second)
+		b.stats(pool.Stats{Warm: 3, Leased: 1})
+		b.after(3 * time.Second)
+		b.stats(pool.Stats{Warm: 3})
+		lease.Release() // late, and harmless
+		if n := b.driver.Attempts(lease.Sandbox.ID()); n != 1 {
+			t.Errorf("destroyed %d times", n)
+		}
+	})
+}
+
+// P8: the driver refuses to destroy for ten minutes. It is tried until it is
+// gone, ever less often, and the sandbox holds its place until then.
+func TestDestroyRefused(t *testing.T) {
+	driver := &pooltest.Fake{}
+	run(t, pool.Options{Max: 4, Target: 3}, driver, func(b *bench) {
+		lease := b.claim(alice, plain)
+		id := lease.Sandbox.ID()
+		b.driver.FailDestroys(func(string) error { return errors.New("429 too many requests") })
+		lease.Release()
+		b.after(10 * time.Minute)
+		b.stats(pool.Stats{Warm: 3, Destroying: 1})
+		if n := b.driver.Attempts(id); n < 20 || n > 45 {
+			t.Errorf("tried %d times in ten minutes", n)
+		}
+		// The bound holds: three warm are claimed, a fourth has no place.
+		for range 3 {
+			defer b.claim(alice, plain).Release()
+		}
+		_, err := b.Claim(ctx, alice, plain)
+		b.refused(err, api.NoCapacity)
+		b.driver.FailDestroys(nil)
+		// Then the place is free again.
+		defer b.claim(alice, plain).Release()
+		if n := b.driver.Peak(); n > 4 {
+			t.Errorf("%d sandboxes existed at once", n)
+		}
+	})
+}
+
+// A pool that cannot destroy its sandboxes stops all the same, and says so.
+func TestStopWhenDestroyIsRefused(t *testing.T) {
+	driver := &pooltest.Fake{}
+	driver.FailDestroys(func(string) error { return errors.New("refused") })
+	opts := pool.Options{Templates: []pool.Template{plain}, DrainTimeout: time.Second, DestroyTimeout: 10 * time.Second}
+	var err error
+	var took time.Duration
+	run(t, opts, driver, func(b *bench) {
+		b.unclean = true
+		begun := time.Now()
+		err = b.stop()
+		took = time.Since(begun)
+	})
+	if err == nil || err.Error() != "cannot destroy all sandboxes: 3 are left" {
+		t.Errorf("error is %v", err)
+	}
+	if took > 13*time.Second {
+		t.Errorf("stopping took %v", took)
+	}
+}
+
+// A warm sandbox that goes away is replaced; a leased one is left to its run.
+func TestGoneSandboxes(t *testing.T) {
+	run(t, pool.Options{Templates: []pool.Template{plain}}, &pooltest.Fake{}, func(b *bench) {
+		gone := b.driver.Alive()[0]
+		b.driver.Lose(gone, true)
+		b.after(100 * time.Millisecond)
+		b.stats(pool.Stats{Warm: 3})
+		if n := b.driver.Attempts(gone); n != 1 {
+			t.Errorf("what was left of it was destroyed %d times", n)
+		}
+		lease := b.claim(alice, plain)
+		b.driver.Lose(lease.Sandbox.ID(), true)
+		b.after(100 * time.Millisecond)
+		b.stats(pool.Stats{Warm: 3, Leased: 1})
+		lease.Release()
+	})
+}
+
+// The watch breaks, and a warm sandbox goes away while nobody looks.
+func TestGoneWhileNotWatching(t *testing.T) {
+	run(t, pool.Options{Templates: []pool.Template{plain}}, &pooltest.Fake{}, func(b *bench) {
+		gone := b.driver.Alive()[0]
+		if err := b.driver.Destroy(ctx, gone); err != nil {
+			t.Fatal(err)
+		}
+		b.driver.BreakWatch()
+		b.after(time.Minute)
+		b.stats(pool.Stats{Warm: 3})
+		if n := len(b.driver.Alive()); n != 3 {
+			t.Errorf("%d sandboxes stand", n)
+		}
+		// The others were reported again, and kept.
+		if n := len(b.driver.Starts()); n != 4 {
+			t.Errorf("%d starts", n)
+		}
+	})
+}
+
+// twins is a driver that gives every sandbox out a second time.
+type twins struct {
+	*pooltest.Fake
+	mu   sync.Mutex
+	last pool.Sandbox
+}
+
+func (d *twins) Start(ctx context.Context, t pool.Template) (pool.Sandbox, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s := d.last; s != nil {
+		d.last = nil
+		return s, nil
+	}
+	s, err := d.Fake.Start(ctx, t)
+	d.last = s
+	return s, err
+}
+
+// An id that was seen before never serves, whether its sandbox still stands or
+// is gone.
+func TestIDsAreNeverReused(t *testing.T) {
+	f := func(target int) {
+		t.Helper()
+		driver := &twins{Fake: &pooltest.Fake{}}
+		served := map[string]bool{}
+		run(t, pool.Options{Driver: driver, Target: target, MaxStarting: 1}, driver.Fake, func(b *bench) {
+			for range 6 {
+				lease := b.claim(alice, plain)
+				if id := lease.Sandbox.ID(); served[id] {
+					t.Errorf("%s served twice", id)
+				}
+				served[lease.Sandbox.ID()] = true
+				lease.Release()
+				b.after(time.Second)
+			}
+		})
+	}
+	f(1)
+	f(3)
+}
