@@ -1,0 +1,139 @@
+package sidecar
+
+import (
+	"fmt"
+	"io"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/code-sandbox/code-sandbox/pool/api"
+)
+
+// A handler answers one request: it sets the answer in ctx, or returns the
+// error that is sent.
+type handler func(ctx *fasthttp.RequestCtx, x *exchange) *api.Error
+
+type route struct {
+	method string // GET stands for HEAD too
+	handler
+}
+
+// table is every path of the API port.
+func (s *Server) table() map[string]route {
+	return map[string]route{
+		"/run_python":    {"POST", s.runPython},
+		"/v1/run_python": {"POST", s.runPython},
+		"/healthz":       {"GET", healthz},
+	}
+}
+
+// paths lists what the API port serves, for the answer to another path.
+func (s *Server) paths() string {
+	var all []string
+	for path, r := range s.routes {
+		all = append(all, r.method+" "+path)
+	}
+	slices.SortFunc(all, func(a, b string) int {
+		return strings.Compare(a[strings.Index(a, "/"):], b[strings.Index(b, "/"):])
+	})
+	return strings.Join(all, ", ")
+}
+
+// handle is the door of the API port: every request passes it, a panic behind
+// it becomes an answer, and every answer is counted.
+func (s *Server) handle(ctx *fasthttp.RequestCtx) {
+	x := newExchange(ctx)
+	err := s.guarded(ctx, x)
+	discardBody(ctx)
+	if err != nil {
+		s.fail(ctx, x, err)
+	}
+	if !x.streaming {
+		s.metrics.answered(x.code, time.Since(x.start), len(ctx.Response.Body()))
+	}
+}
+
+func (s *Server) guarded(ctx *fasthttp.RequestCtx, x *exchange) (err *api.Error) {
+	defer func() {
+		if p := recover(); p != nil {
+			ctx.Response.Reset()
+			x.reset(ctx)
+			err = s.panicked(p, x.RequestID)
+		}
+	}()
+	if err := s.tooManyConnections(ctx); err != nil {
+		return err
+	}
+	if err := s.sameHost(ctx); err != nil {
+		return err
+	}
+	return s.dispatch(ctx, x)
+}
+
+func (s *Server) dispatch(ctx *fasthttp.RequestCtx, x *exchange) *api.Error {
+	r, ok := s.routes[string(ctx.Path())]
+	if !ok {
+		return api.Errorf(api.NotFound, "there is no %q here: the paths are %s", clip(string(ctx.Path())), s.paths())
+	}
+	if method := string(ctx.Method()); method != r.method && (method != "HEAD" || r.method != "GET") {
+		allow := r.method
+		if allow == "GET" {
+			allow = "GET, HEAD"
+		}
+		ctx.Response.Header.Set("Allow", allow)
+		return api.Errorf(api.MethodNotAllowed, "%s is asked for with %s, not with %s", ctx.Path(), r.method, clip(method))
+	}
+	return r.handler(ctx, x)
+}
+
+// tooManyConnections refuses what is over the limit, in words, and closes that
+// connection.
+func (s *Server) tooManyConnections(ctx *fasthttp.RequestCtx) *api.Error {
+	if int(s.api.GetOpenConnectionsCount()) <= s.Limits.Server.Connections {
+		return nil
+	}
+	ctx.SetConnectionClose()
+	return api.Errorf(api.Busy, "more than %d connections are open, which is the limit: close some, or reuse them", s.Limits.Server.Connections).After(time.Second)
+}
+
+// panicked counts and logs a panic, and makes the answer of it.
+func (s *Server) panicked(p any, requestID string) *api.Error {
+	s.metrics.panics.Inc()
+	s.Logger.Error("panic in a handler", "request_id", requestID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	return api.Errorf(api.Internal, "the sidecar failed on this request; its log says more under the request id %s", requestID).MaybeRan()
+}
+
+// malformed answers what never became a request.
+func (s *Server) malformed(ctx *fasthttp.RequestCtx, cause error) {
+	x := newExchange(ctx)
+	e := api.Errorf(api.BadRequest, "cannot read the request: it is not well-formed HTTP/1.1")
+	if _, ok := cause.(*fasthttp.ErrSmallBuffer); ok {
+		e = api.Errorf(api.TooLarge, "cannot read the request: its headers are over the limit of %d bytes", maxHeaders)
+	} else if t, ok := cause.(interface{ Timeout() bool }); ok && t.Timeout() {
+		e = api.Errorf(api.BadRequest, "cannot read the request: it did not arrive within %v s", s.Limits.Server.Read)
+	}
+	s.fail(ctx, x, e)
+	s.metrics.answered(x.code, time.Since(x.start), len(ctx.Response.Body()))
+}
+
+// maxDiscard is how much of an unread body is read and dropped before an
+// answer. A client that sends all before it listens would lose the answer
+// otherwise; beyond this the connection is closed after the answer.
+const maxDiscard = 1 << 30
+
+func discardBody(ctx *fasthttp.RequestCtx) {
+	if body := ctx.RequestBodyStream(); body != nil {
+		// An error shows again when fasthttp reads on; the answer goes out.
+		_, _ = io.Copy(io.Discard, io.LimitReader(body, maxDiscard))
+	}
+}
+
+func healthz(ctx *fasthttp.RequestCtx, _ *exchange) *api.Error {
+	ctx.SetContentType("application/json")
+	ctx.SetBodyString(`{"status":"ok"}` + "\n")
+	return nil
+}

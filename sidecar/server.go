@@ -1,0 +1,227 @@
+// Package sidecar is the API an agent finds on localhost: it checks a request,
+// hands it to a Runner, and answers what came of it.
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/valyala/fasthttp"
+
+	"github.com/code-sandbox/code-sandbox/pool/wire"
+)
+
+// Runner executes one request in a sandbox of its own. On a cluster it is the
+// pool's client, on one machine the pool itself. An error is an *api.Error; how
+// the program ended is the result's outcome. It returns soon after ctx ends.
+type Runner interface {
+	Run(ctx context.Context, req *wire.Request, sink wire.Sink) (*wire.Result, error)
+}
+
+// Options is all that a Server needs.
+type Options struct {
+	Listen      string   // address of the API, "127.0.0.1:8900"
+	AdminListen string   // address of metrics, health and readiness, ":8902"
+	Hosts       []string // further names the API may be asked for by, beside localhost
+	Runner      Runner
+	Limits      Limits
+	Logger      hclog.Logger
+	Registry    *prometheus.Registry
+	// Ready says why runs cannot be served now, or nil. It may be nil itself.
+	Ready   func() error
+	Version string
+	// Drain is how long runs may go on once Run's context has ended.
+	Drain time.Duration
+	// StreamKeepAlive is how long a stream may be silent before a comment is
+	// sent; 15 s when zero.
+	StreamKeepAlive time.Duration
+}
+
+func (o *Options) validate() error {
+	if o.Runner == nil || o.Logger == nil || o.Registry == nil {
+		return errors.New("cannot make a sidecar without a Runner, a Logger and a Registry")
+	}
+	if o.Drain < 0 || o.StreamKeepAlive < 0 {
+		return errors.New("cannot make a sidecar with a negative Drain or StreamKeepAlive")
+	}
+	if o.StreamKeepAlive == 0 {
+		o.StreamKeepAlive = 15 * time.Second
+	}
+	return o.Limits.validate()
+}
+
+// Server is the API and its admin port.
+type Server struct {
+	Options
+	metrics *metrics
+	gate    *gate
+	gone    *watcher
+	routes  map[string]route
+
+	api, admin           *fasthttp.Server
+	listener, adminPorts net.Listener
+
+	// base is the context of every run; stop ends them all.
+	base context.Context
+	stop context.CancelCauseFunc
+	runs sync.WaitGroup
+}
+
+// New binds both ports, so that a bad one is an error at start, and serves
+// nothing yet.
+func New(o Options) (*Server, error) {
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	m, err := newMetrics(o.Registry)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Options: o, metrics: m, gate: newGate(o.Limits.Server)}
+	if err := m.watch(o.Registry, s.gate.inFlight); err != nil {
+		return nil, err
+	}
+	s.base, s.stop = context.WithCancelCause(context.Background())
+	s.gone = newWatcher(m.hangups.Inc)
+	s.routes = s.table()
+	if s.listener, err = bind("listen", o.Listen); err != nil {
+		return nil, err
+	}
+	if s.adminPorts, err = bind("admin-listen", o.AdminListen); err != nil {
+		return nil, errors.Join(err, s.listener.Close())
+	}
+	s.api = s.newHTTP(s.handle, o.Limits.Server)
+	s.admin = s.newHTTP(s.handleAdmin(), o.Limits.Server)
+	return s, nil
+}
+
+func bind(name, address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on -%s=%q: %w", name, address, err)
+	}
+	return l, nil
+}
+
+// Addr is where the API listens.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// AdminAddr is where metrics, health and readiness are served.
+func (s *Server) AdminAddr() net.Addr { return s.adminPorts.Addr() }
+
+// newHTTP sets what fasthttp leaves without a bound.
+func (s *Server) newHTTP(handler fasthttp.RequestHandler, l ServerLimits) *fasthttp.Server {
+	return &fasthttp.Server{
+		Handler:      handler,
+		ErrorHandler: s.malformed,
+		Logger:       quietLogger{s.Logger.Named("http")},
+		// Bodies are read by the handlers, in pieces and up to the limit: so a
+		// body that is too large gets an answer and not a closed connection.
+		StreamRequestBody:            true,
+		MaxRequestBodySize:           prefetch,
+		DisablePreParseMultipartForm: true,
+		ReadBufferSize:               maxHeaders,
+		ReadTimeout:                  l.Read.Duration(),
+		WriteTimeout:                 writeTimeout,
+		IdleTimeout:                  l.Idle.Duration(),
+		// The handler refuses connections over the limit in words; this is the
+		// wall behind it.
+		Concurrency:           l.Connections + spareConnections,
+		NoDefaultServerHeader: true,
+		NoDefaultContentType:  true,
+	}
+}
+
+const (
+	prefetch         = 64 << 10 // of a body, read before the handler is called
+	maxHeaders       = 16 << 10
+	writeTimeout     = 30 * time.Second // for an answer, or for one piece of a stream
+	spareConnections = 256
+)
+
+// errDrained ends the runs that outlived the drain.
+var errDrained = errors.New("the sidecar shut down before the run had ended")
+
+// Run serves until ctx ends, then drains: not ready, no new runs, the runs in
+// flight finish until the Drain deadline, and all is closed.
+func (s *Server) Run(ctx context.Context) error {
+	failed := make(chan error, 2)
+	var serving sync.WaitGroup
+	serve := func(name string, server *fasthttp.Server, l net.Listener) {
+		if err := server.Serve(l); err != nil {
+			failed <- fmt.Errorf("cannot serve the %s port: %w", name, err)
+		}
+	}
+	watchCtx, stopWatch := context.WithCancel(context.Background())
+	serving.Go(func() { s.gone.run(watchCtx) })
+	serving.Go(func() { serve("API", s.api, s.listener) })
+	serving.Go(func() { serve("admin", s.admin, s.adminPorts) })
+	s.Logger.Info("serving", "address", s.Addr().String(), "admin_address", s.AdminAddr().String())
+
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	s.drain()
+	err = errors.Join(err, s.close())
+	stopWatch()
+	serving.Wait()
+	return err
+}
+
+// drain lets no run in and waits for those that are.
+func (s *Server) drain() {
+	idle := s.gate.close()
+	s.Logger.Info("draining", "in_flight", s.gate.inFlight(), "deadline", s.Drain.String())
+	deadline := time.NewTimer(s.Drain)
+	defer deadline.Stop()
+	select {
+	case <-idle:
+	case <-deadline.C:
+		s.Logger.Warn("ending runs at the drain deadline", "in_flight", s.gate.inFlight())
+	}
+	s.stop(errDrained)
+	landed := make(chan struct{})
+	go func() { // ends with the last Runner's return
+		<-idle
+		s.runs.Wait()
+		close(landed)
+	}()
+	select {
+	case <-landed:
+	case <-time.After(overdue + time.Second):
+		s.Logger.Error("a runner does not return though its context has ended")
+	}
+}
+
+// close shuts both servers; connections still busy after a while are left to
+// the process's end.
+func (s *Server) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var errs [2]error
+	var both sync.WaitGroup
+	both.Go(func() { errs[0] = s.api.ShutdownWithContext(ctx) })
+	both.Go(func() { errs[1] = s.admin.ShutdownWithContext(ctx) })
+	both.Wait()
+	s.Logger.Info("closed")
+	if err := errors.Join(errs[:]...); err != nil {
+		return fmt.Errorf("cannot close all connections: %w", err)
+	}
+	return nil
+}
+
+// quietLogger gives fasthttp's own lines, which are about single connections,
+// to the debug log.
+type quietLogger struct{ hclog.Logger }
+
+func (l quietLogger) Printf(format string, args ...any) {
+	l.Debug("connection failed", "message", fmt.Sprintf(format, args...))
+}
