@@ -33,3 +33,6 @@ func (t Template) Key() string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:8])
 }
+
+// DefaultLimits fit a snippet that a model writes to look at some data.
+func DefaultLimits() Limits { return wire.DefaultLimits() }

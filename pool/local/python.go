@@ -17,17 +17,24 @@ type Python struct {
 	Version    string   `json:"version"`
 	Path       []string `json:"path"`     // sys.path
 	Prefixes   []string `json:"prefixes"` // where it and its packages live
+	// Packages are those of DataPackages that are installed.
+	Packages []string `json:"packages"`
 }
+
+// DataPackages are what snippets import most: worth importing ahead of time
+// where they are installed.
+var DataPackages = []string{"numpy", "pandas", "matplotlib"}
 
 // findPython asks the interpreter called name, a path or a command, what it is.
 const findPython = `
-import json, os, platform, sys
+import importlib.util, json, os, platform, sys
 prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, os.path.dirname(os.path.realpath(sys.executable))}
 print(json.dumps({
     "executable": os.path.abspath(sys.executable),
     "version": platform.python_version(),
-    "path": [os.path.abspath(p) for p in sys.path[1:] if p and os.path.exists(p)],
+    "path": [os.path.abspath(p) for p in sys.path[1:] if p and os.path.exists(p) and p != os.getcwd()],
     "prefixes": sorted(prefixes | {os.path.dirname(os.path.abspath(sys.executable))}),
+    "packages": [p for p in sys.argv[1:] if importlib.util.find_spec(p)],
     "supported": sys.version_info >= (3, 8) and sys.implementation.name == "cpython",
 }))`
 
@@ -40,7 +47,7 @@ func LookPython(ctx context.Context, name string) (Python, error) {
 		return Python{}, fmt.Errorf("cannot find the Python interpreter %q: install one, or name one with --python", name)
 	}
 	// A clean environment but for what a version manager's shim needs.
-	cmd := exec.CommandContext(ctx, path, "-c", findPython)
+	cmd := exec.CommandContext(ctx, path, append([]string{"-c", findPython}, DataPackages...)...)
 	cmd.Dir = "/"
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

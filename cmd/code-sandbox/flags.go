@@ -1,0 +1,82 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// parse reads args, then the environment for each flag that was not given.
+func parse(fs *flag.FlagSet, args []string) error {
+	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return err
+		}
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	given := map[string]bool{}
+	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	var errs []error
+	fs.VisitAll(func(f *flag.Flag) {
+		name := "CODE_SANDBOX_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		value, ok := os.LookupEnv(name)
+		if !ok || given[f.Name] {
+			return
+		}
+		if err := f.Value.Set(value); err != nil {
+			errs = append(errs, fmt.Errorf("%w: the environment's %s=%q: %w", errUsage, name, value, err))
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// size is a flag in bytes: "512MiB", "64KiB", "1GiB" or a plain number.
+type size int64
+
+var units = []struct {
+	suffix string
+	bytes  int64
+}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"", 1}}
+
+func (s *size) Set(text string) error {
+	for _, u := range units {
+		number, ok := strings.CutSuffix(text, u.suffix)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseInt(number, 10, 64)
+		if err != nil || n < 0 || n > (1<<62)/u.bytes {
+			break
+		}
+		*s = size(n * u.bytes)
+		return nil
+	}
+	return fmt.Errorf("%q is not a size such as 512MiB", text)
+}
+
+func (s *size) String() string {
+	for _, u := range units {
+		if *s != 0 && int64(*s)%u.bytes == 0 {
+			return strconv.FormatInt(int64(*s)/u.bytes, 10) + u.suffix
+		}
+	}
+	return "0"
+}
+
+// list is a flag of comma-separated words.
+type list []string
+
+func (l *list) Set(text string) error {
+	*l = nil
+	for word := range strings.SplitSeq(text, ",") {
+		if word = strings.TrimSpace(word); word != "" {
+			*l = append(*l, word)
+		}
+	}
+	return nil
+}
+
+func (l *list) String() string { return strings.Join(*l, ",") }

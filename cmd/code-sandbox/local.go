@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/code-sandbox/code-sandbox/pool"
+	"github.com/code-sandbox/code-sandbox/pool/local"
+	"github.com/code-sandbox/code-sandbox/pool/wire"
+	"github.com/code-sandbox/code-sandbox/sidecar"
+)
+
+// readyBound is how long the first sandbox may take: imports, mostly.
+const readyBound = 2 * time.Minute
+
+// localOptions are the flags of "code-sandbox local".
+type localOptions struct {
+	listen, adminListen string
+	hosts               list
+	target, max         int
+	python              string
+	preload             list
+	freshInterpreter    bool
+	dns                 string
+	memory, disk        size
+	processes           int
+	output, files       size
+	timeout, maxTimeout time.Duration
+	drain               time.Duration
+	logLevel            string
+}
+
+func parseLocal(args []string) (localOptions, error) {
+	limits := wire.DefaultLimits()
+	o := localOptions{memory: size(limits.MemoryBytes), disk: size(limits.DiskBytes), output: size(limits.OutputBytes), files: size(limits.FilesBytes)}
+	fs := flag.NewFlagSet("code-sandbox local", flag.ContinueOnError)
+	fs.StringVar(&o.listen, "listen", "127.0.0.1:8900", "serve the API on this `address`")
+	fs.StringVar(&o.adminListen, "admin-listen", "127.0.0.1:8902", "serve metrics, health and readiness on this `address`")
+	fs.Var(&o.hosts, "hosts", "answer to these host `names` too, comma-separated; needed when --listen is not a loopback address")
+	fs.IntVar(&o.target, "target", 3, "keep this many sandboxes warm at least; demand raises it, up to --max")
+	fs.IntVar(&o.max, "max", max(16, 4*runtime.NumCPU()), "never have more than this many sandboxes, warm and running; others wait")
+	fs.StringVar(&o.python, "python", "python3", "run programs with this CPython, 3.8 or newer: a command or a `path`; its environment's packages come along")
+	fs.Var(&o.preload, "preload", "import these `modules` ahead of time, comma-separated (default: numpy and pandas where installed; \"none\" for none)")
+	fs.BoolVar(&o.freshInterpreter, "fresh-interpreter", false, "boot an interpreter per sandbox instead of forking one: own hash seed and address layout, at about half the throughput")
+	fs.StringVar(&o.dns, "dns", "relay", "what a program can look up: relay (this machine's name servers) or none")
+	fs.Var(&o.memory, "memory", "memory of one sandbox, its files included")
+	fs.Var(&o.disk, "disk", "files of one sandbox: working directory, /tmp and /dev/shm together; they count as memory")
+	fs.IntVar(&o.processes, "processes", limits.Processes, "processes and threads of one sandbox")
+	fs.Var(&o.output, "output", "kept of stdout, and again of stderr; the rest is counted and left out")
+	fs.Var(&o.files, "files", "content of all files of one answer")
+	fs.DurationVar(&o.timeout, "timeout", 30*time.Second, "a run's timeout when it names none")
+	fs.DurationVar(&o.maxTimeout, "max-timeout", limits.MaxRun, "the longest timeout a run may ask for")
+	fs.DurationVar(&o.drain, "drain", 30*time.Second, "what runs in flight get to end when the service stops")
+	fs.StringVar(&o.logLevel, "log-level", "warn", "log at this level: debug, info, warn or error")
+	if err := parse(fs, args); err != nil {
+		return o, err
+	}
+	if fs.NArg() > 0 {
+		return o, fmt.Errorf("%w: %q is not a flag of code-sandbox local", errUsage, fs.Arg(0))
+	}
+	return o, o.validate()
+}
+
+func (o *localOptions) validate() error {
+	switch {
+	case o.dns != "relay" && o.dns != "none":
+		return fmt.Errorf("%w: --dns is %q; it can be relay or none", errUsage, o.dns)
+	case o.target < 1 || o.target > o.max:
+		return fmt.Errorf("%w: --target is %d; it can be 1 to --max, which is %d", errUsage, o.target, o.max)
+	case o.timeout <= 0 || o.timeout > o.maxTimeout:
+		return fmt.Errorf("%w: --timeout is %s; it can be up to --max-timeout, which is %s", errUsage, o.timeout, o.maxTimeout)
+	case o.drain < 0:
+		return fmt.Errorf("%w: --drain is %s; it cannot be negative", errUsage, o.drain)
+	case hclog.LevelFromString(o.logLevel) == hclog.NoLevel:
+		return fmt.Errorf("%w: --log-level is %q; it can be debug, info, warn or error", errUsage, o.logLevel)
+	}
+	if err := o.limits().Validate(); err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	return nil
+}
+
+func (o *localOptions) limits() wire.Limits {
+	l := wire.DefaultLimits()
+	l.MemoryBytes, l.DiskBytes, l.FilesBytes = int64(o.memory), int64(o.disk), int64(o.files)
+	l.OutputBytes, l.Processes, l.MaxRun = int(o.output), o.processes, o.maxTimeout
+	return l
+}
+
+// template is what every run of this service gets.
+func (o *localOptions) template(python local.Python) pool.Template {
+	preload := []string(o.preload)
+	switch {
+	case len(preload) == 0:
+		for _, module := range []string{"numpy", "pandas"} {
+			if slices.Contains(python.Packages, module) {
+				preload = append(preload, module)
+			}
+		}
+	case slices.Equal(preload, []string{"none"}):
+		preload = nil
+	}
+	return pool.Template{Preload: preload, Limits: o.limits(), DNS: o.dns}
+}
+
+// service is the parts of local mode.
+type service struct {
+	opts     localOptions
+	log      hclog.Logger
+	python   local.Python
+	template pool.Template
+	driver   *local.Driver
+	pool     *pool.Pool
+	sidecar  *sidecar.Server
+}
+
+// runLocal serves until ctx ends, then stops in reverse.
+func runLocal(ctx context.Context, o localOptions) error {
+	began := time.Now()
+	s, err := newService(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := s.driver.Close(); err != nil {
+			s.log.Error("something is left of a sandbox", "error", err)
+		}
+	}()
+	testing, cancel := context.WithTimeout(ctx, readyBound)
+	defer cancel()
+	if err := s.driver.SelfTest(testing, s.template); err != nil {
+		return err
+	}
+	return s.serve(ctx, began)
+}
+
+func newService(ctx context.Context, o localOptions) (*service, error) {
+	s := &service{opts: o}
+	s.log = hclog.New(&hclog.LoggerOptions{Name: "code-sandbox", Level: hclog.LevelFromString(o.logLevel), Output: os.Stderr})
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	var err error
+	if s.python, err = local.LookPython(ctx, o.python); err != nil {
+		return nil, err
+	}
+	s.template = o.template(s.python)
+	s.driver, err = local.New(local.Options{
+		Python: s.python, MemoryBytes: int64(o.memory), FreshInterpreter: o.freshInterpreter, Logger: s.log.Named("driver"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.pool, err = pool.New(pool.Options{
+		Driver: s.driver, Templates: []pool.Template{s.template}, Target: o.target, Max: o.max,
+		QueuePerCaller: 256, DrainTimeout: o.drain, Logger: s.log.Named("pool"), Registerer: registry,
+	})
+	if err == nil {
+		s.sidecar, err = sidecar.New(sidecar.Options{
+			Listen: o.listen, AdminListen: o.adminListen, Hosts: o.hosts, Runner: s, Limits: s.limits(), Drain: o.drain,
+			Logger: s.log.Named("sidecar"), Registry: registry, Ready: s.ready, Version: version(),
+		})
+	}
+	if err != nil {
+		s.driver.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Run implements sidecar.Runner: on one machine, everybody is one caller.
+func (s *service) Run(ctx context.Context, req *wire.Request, sink wire.Sink) (*wire.Result, error) {
+	return s.pool.Exec(ctx, pool.Caller{Tenant: "local", Name: "local"}, s.template, req, sink)
+}
+
+func (s *service) ready() error {
+	if stats := s.pool.Stats(); stats.Warm+stats.Leased == 0 {
+		return fmt.Errorf("no sandbox is ready yet: %d are starting", stats.Starting)
+	}
+	return nil
+}
+
+// limits is what GET /limits tells.
+func (s *service) limits() sidecar.Limits {
+	l := sidecar.DefaultLimits()
+	l.Request.DefaultTimeout = sidecar.Seconds(s.opts.timeout.Seconds())
+	l.Request.MaxTimeout = sidecar.Seconds(s.opts.maxTimeout.Seconds())
+	t := s.template.Limits
+	l.Sandbox = sidecar.SandboxLimits{
+		Isolation: s.driver.Isolation(), PythonVersion: s.python.Version, Preload: append([]string{}, s.template.Preload...),
+		Network: map[string]string{"relay": "dns", "none": "none"}[s.opts.dns], MemoryBytes: t.MemoryBytes, DiskBytes: t.DiskBytes,
+		DiskFiles: t.DiskFiles, Processes: t.Processes, OpenFiles: t.OpenFiles, OutputBytes: t.OutputBytes, FilesBytes: t.FilesBytes,
+	}
+	return l
+}
+
+// serve runs pool and sidecar until ctx ends or one of them fails; the sidecar
+// stops first, then the pool under it.
+func (s *service) serve(ctx context.Context, began time.Time) error {
+	poolCtx, stopPool := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopPool()
+	poolDone := make(chan error, 1)
+	go func() { poolDone <- s.pool.Run(poolCtx) }()
+
+	announced, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go s.announce(announced, began)
+
+	err := s.sidecar.Run(ctx)
+	stopPool()
+	if poolErr := <-poolDone; err == nil {
+		err = poolErr
+	}
+	return err
+}
+
+// announce says that the service is ready, when it is, and how to call it.
+func (s *service) announce(ctx context.Context, began time.Time) {
+	for s.ready() != nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	fmt.Printf(`Code Sandbox is ready on http://%[1]s after %.1[2]f s: Python %[3]s, isolation %[4]s, memory held by %[5]s.
+Try it:
+
+  curl -s http://%[1]s/run_python -H 'Content-Type: text/x-python' -d 'print(6 * 7)'
+
+`, s.sidecar.Addr(), time.Since(began).Seconds(), s.python.Version, s.driver.Isolation(), s.driver.MemoryBy())
+}
