@@ -40,7 +40,7 @@ refused("ptrace", libc.ptrace(0, 0, 0, 0))
 refused("personality", libc.personality(0xFFFFFFFF))
 refused("process_vm_readv", libc.process_vm_readv(os.getpid(), None, 0, None, 0, 0))
 refused("open_by_handle_at", libc.open_by_handle_at(-1, None, 0))
-refused("clock_settime", libc.clock_settime(9999, None))
+refused("clock_settime", libc.clock_settime(9999, ctypes.create_string_buffer(16)))
 for name in ("bpf", "io_uring_setup", "userfaultfd", "keyctl", "perf_event_open"):
     refused(name, libc.syscall(NUMBERS[name], -1, 0, 0, 0, 0))
 pid = libc.syscall(NUMBERS["clone"], NEWUSER | SIGCHLD, 0, 0, 0, 0)
