@@ -115,6 +115,7 @@ func TestLateNews(t *testing.T) {
 		lease.Release()
 		b.after(time.Second)
 		b.driver.Tell(pool.Event{ID: id})
+		b.after(time.Second)
 		b.driver.Tell(pool.Event{ID: id, Gone: true})
 		b.after(time.Second)
 		if n := b.driver.Attempts(id); n != 1 {
@@ -182,44 +183,87 @@ func TestGoneWhileNotWatching(t *testing.T) {
 	})
 }
 
-// twins is a driver that gives every sandbox out a second time.
+// deaf is a driver whose first watches fail.
+type deaf struct {
+	*pooltest.Fake
+	mu    sync.Mutex
+	fails int
+}
+
+func (d *deaf) Watch(ctx context.Context) (<-chan pool.Event, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.fails--; d.fails >= 0 {
+		return nil, errors.New("connection refused")
+	}
+	return d.Fake.Watch(ctx)
+}
+
+// A watch that fails is tried again; runs go on meanwhile.
+func TestWatchFails(t *testing.T) {
+	driver := &deaf{Fake: &pooltest.Fake{}, fails: 5}
+	driver.Plant("left")
+	run(t, pool.Options{Driver: driver}, driver.Fake, func(b *bench) {
+		b.claim(alice, plain).Release()
+		b.after(5 * time.Second)
+		if n := b.driver.Attempts("left"); n != 1 {
+			t.Errorf("what was left is destroyed %d times", n)
+		}
+		b.after(time.Minute)
+		b.stats(pool.Stats{Warm: 3})
+		// Nothing that was reported is taken for lost.
+		if n := len(b.driver.Starts()); n != 4 {
+			t.Errorf("%d starts", n)
+		}
+	})
+}
+
+// twins is a driver that gives every sandbox out a second time, some starts
+// later.
 type twins struct {
 	*pooltest.Fake
-	mu   sync.Mutex
-	last pool.Sandbox
+	later int
+	mu    sync.Mutex
+	calls int
+	past  []pool.Sandbox
 }
 
 func (d *twins) Start(ctx context.Context, t pool.Template) (pool.Sandbox, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if s := d.last; s != nil {
-		d.last = nil
-		return s, nil
+	d.calls++
+	if d.calls%2 == 0 && len(d.past) > d.later {
+		return d.past[len(d.past)-1-d.later], nil
 	}
 	s, err := d.Fake.Start(ctx, t)
-	d.last = s
+	d.past = append(d.past, s)
 	return s, err
 }
 
-// An id that was seen before never serves, whether its sandbox still stands or
-// is gone.
+// An id that was seen before never serves.
 func TestIDsAreNeverReused(t *testing.T) {
-	f := func(target int) {
+	f := func(later, wantAttempts int) {
 		t.Helper()
-		driver := &twins{Fake: &pooltest.Fake{}}
+		driver := &twins{Fake: &pooltest.Fake{}, later: later}
 		served := map[string]bool{}
-		run(t, pool.Options{Driver: driver, Target: target, MaxStarting: 1}, driver.Fake, func(b *bench) {
-			for range 6 {
+		run(t, pool.Options{Driver: driver, Target: 1, MaxStarting: 1}, driver.Fake, func(b *bench) {
+			for range 8 {
 				lease := b.claim(alice, plain)
 				if id := lease.Sandbox.ID(); served[id] {
 					t.Errorf("%s served twice", id)
 				}
 				served[lease.Sandbox.ID()] = true
+				b.after(time.Second)
 				lease.Release()
 				b.after(time.Second)
 			}
 		})
+		if n := driver.Attempts("fake-2"); n != wantAttempts {
+			t.Errorf("destroyed %d times, want %d", n, wantAttempts)
+		}
 	}
-	f(1)
-	f(3)
+	// Its sandbox still stands, and runs on.
+	f(0, 1)
+	// It is gone: what bears the id now is destroyed as well.
+	f(4, 2)
 }

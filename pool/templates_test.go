@@ -73,7 +73,31 @@ func TestIdleTemplateMakesRoom(t *testing.T) {
 		}
 		// Only as many as were needed.
 		b.stats(pool.Stats{Warm: 2, Leased: 1})
+		if n := len(b.driver.Destroyed()); n != 1 {
+			t.Errorf("%d were destroyed for one claim", n)
+		}
 		lease.Release()
+	})
+}
+
+// There is room, only starts take their time: nothing is ended for it.
+func TestRoomIsNotMadeWithoutNeed(t *testing.T) {
+	opts := pool.Options{Max: 10, MaxStarting: 1, Templates: []pool.Template{plain}}
+	run(t, opts, &pooltest.Fake{StartDelay: time.Second}, func(b *bench) {
+		b.after(5 * time.Second)
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				if _, err := b.Exec(ctx, alice, image("x"), &wire.Request{Code: "sleep 20"}, nil); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		b.after(10 * time.Second)
+		if gone := b.driver.Destroyed(); len(gone) > 0 {
+			t.Errorf("%v were destroyed", gone)
+		}
+		wg.Wait()
 	})
 }
 
