@@ -58,9 +58,8 @@ type Driver struct {
 	unprivileged bool
 	seccomp      string
 	relay        *relay
-	cgroups      *cgroups  // nil where memory is watched instead
-	watchdog     *watchdog // nil where cgroups bound it
-	memoryBy     string
+	cgroups      *cgroups // nil where memory is watched instead
+	watchdog     *watchdog
 	stop         context.CancelFunc
 	background   sync.WaitGroup
 
@@ -91,16 +90,14 @@ func New(opts Options) (*Driver, error) {
 	d := &Driver{
 		opts: opts, isolation: "namespaces", unprivileged: !mayMount(),
 		seccomp: encoded(program), relay: &relay{servers: servers, lookups: new(atomic.Int64)},
-		memoryBy: "cgroup", stop: cancel,
+		watchdog: newWatchdog(opts.MemoryBytes), stop: cancel,
 		zygotes: map[string]*brood{}, sandboxes: map[string]*sandbox{},
 		watchers: map[chan pool.Event]struct{}{},
 	}
 	if d.cgroups, err = newCgroups(opts.MemoryBytes); err != nil {
 		opts.Logger.Warn("no memory cgroup can be made: memory is watched instead", "reason", err)
-		d.memoryBy = "watchdog"
-		d.watchdog = newWatchdog(opts.MemoryBytes)
-		d.background.Go(func() { d.watchdog.run(ctx) })
 	}
+	d.background.Go(func() { d.watchdog.run(ctx) })
 	return d, nil
 }
 
@@ -108,7 +105,12 @@ func New(opts Options) (*Driver, error) {
 func (d *Driver) Isolation() string { return d.isolation }
 
 // MemoryBy says what holds the memory limit: "cgroup", or "watchdog".
-func (d *Driver) MemoryBy() string { return d.memoryBy }
+func (d *Driver) MemoryBy() string {
+	if d.cgroups == nil {
+		return "watchdog"
+	}
+	return "cgroup"
+}
 
 // Unprivileged says whether the service runs without root's rights.
 func (d *Driver) Unprivileged() bool { return d.unprivileged }
@@ -333,7 +335,7 @@ func (d *Driver) config(t pool.Template) zygoteConfig {
 		Limits: t.Limits, DNS: t.DNS, Unprivileged: d.unprivileged, HostID: hostID, Nice: sandboxNice,
 		Seccomp: d.seccomp, Init: encoded(initELF()), Fresh: d.opts.FreshInterpreter, Without: d.opts.Without,
 	}
-	if d.watchdog != nil {
+	if d.cgroups == nil {
 		c.AddressSpace = t.Limits.MemoryBytes + 1<<30
 	}
 	start, err := json.Marshal(map[string]any{"control": 3, "sys_path": c.SysPath, "preload": append([]string{}, t.Preload...)})
