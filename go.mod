@@ -8,7 +8,7 @@ require (
 	github.com/moby/profiles/seccomp v0.3.0
 	github.com/opencontainers/runtime-spec v1.2.1
 	golang.org/x/net v0.62.0
-	golang.org/x/sys v0.50.0
+	golang.org/x/sys v0.49.0
 )
 
 require (
@@ -17,6 +17,7 @@ require (
 	github.com/fatih/color v1.13.0 // indirect
 	github.com/hashicorp/golang-lru/v2 v2.0.7
 	github.com/klauspost/compress v1.20.3 // indirect
+	github.com/kylelemons/godebug v1.1.0 // indirect
 	github.com/mattn/go-colorable v0.1.12 // indirect
 	github.com/mattn/go-isatty v0.0.14 // indirect
 	github.com/molecule-man/go-brrr v1.3.1 // indirect

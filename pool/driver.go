@@ -17,7 +17,9 @@ type Driver interface {
 	// gone. It is idempotent: an unknown id is nil.
 	Destroy(ctx context.Context, id string) error
 	// Watch reports sandboxes as they come and go: first one event for each
-	// that exists, then changes, until ctx ends and the channel is closed.
+	// that exists, then changes, until ctx ends and the channel is closed. Only
+	// those are reported that this pool may destroy: what it did not start
+	// itself it takes for an orphan.
 	Watch(ctx context.Context) (<-chan Event, error)
 }
 

@@ -131,13 +131,3 @@ func TestTemplateWithoutLimitsIsRefused(t *testing.T) {
 		b.refused(err, api.BadRequest)
 	})
 }
-
-// All templates are in use, and one more is asked for.
-func TestTooManyTemplates(t *testing.T) {
-	opts := pool.Options{MaxTemplates: 1, Templates: []pool.Template{plain}}
-	run(t, opts, &pooltest.Fake{}, func(b *bench) {
-		_, err := b.Claim(ctx, alice, image("x"))
-		b.refused(err, api.NoCapacity)
-		b.stats(pool.Stats{Warm: 3})
-	})
-}

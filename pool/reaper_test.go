@@ -11,7 +11,6 @@ import (
 	"github.com/code-sandbox/code-sandbox/pool"
 	"github.com/code-sandbox/code-sandbox/pool/api"
 	"github.com/code-sandbox/code-sandbox/pool/pooltest"
-	"github.com/code-sandbox/code-sandbox/pool/wire"
 )
 
 // P5: what an earlier life of the pool left is destroyed and never serves, be
@@ -34,100 +33,6 @@ func TestUnknownSandboxesAreDestroyed(t *testing.T) {
 		}
 		if got := fmt.Sprint(len(b.driver.Destroyed()), b.driver.Attempts("left-1"), b.driver.Attempts("left-2"), b.driver.Attempts("late")); got != "3 1 1 1" {
 			t.Errorf("destroyed in all, and attempts for each: %s", got)
-		}
-	})
-}
-
-// P6: a sandbox that is lost before anything was sent is replaced by another.
-func TestLostBeforeTheRun(t *testing.T) {
-	run(t, pool.Options{Templates: []pool.Template{plain}}, &pooltest.Fake{StartDelay: 10 * time.Millisecond}, func(b *bench) {
-		b.after(time.Second)
-		alive := b.driver.Alive()
-		b.driver.Lose(alive[0], false)
-		b.driver.Lose(alive[1], false)
-		res, err := b.Exec(ctx, alice, plain, second, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if res.SandboxID != alive[2] {
-			t.Errorf("ran in %s", res.SandboxID)
-		}
-		b.stats(pool.Stats{Warm: 3})
-	})
-}
-
-// Three sandboxes are tried, no more; the error says that nothing ran.
-func TestLostThreeTimes(t *testing.T) {
-	run(t, pool.Options{Target: 5, Templates: []pool.Template{plain}}, &pooltest.Fake{}, func(b *bench) {
-		for _, id := range b.driver.Alive() {
-			b.driver.Lose(id, false)
-		}
-		_, err := b.Exec(ctx, alice, plain, second, nil)
-		e, ok := errors.AsType[*api.Error](err)
-		if !ok || e.Code != api.SandboxLost || e.Executed != api.No {
-			t.Fatalf("error is %v", err)
-		}
-		b.after(time.Second)
-		if n := len(b.driver.Destroyed()); n != 3 {
-			t.Errorf("%d sandboxes were tried", n)
-		}
-	})
-}
-
-// Once anything may have run, or the driver says that another sandbox would
-// not help, there is no second try.
-func TestNoSecondTry(t *testing.T) {
-	f := func(failure error, code api.Code, executed api.Executed) {
-		t.Helper()
-		tries := 0
-		driver := &pooltest.Fake{Run: func(context.Context, *pooltest.FakeSandbox, *wire.Request, wire.Sink) (*wire.Result, error) {
-			tries++
-			return nil, failure
-		}}
-		run(t, pool.Options{}, driver, func(b *bench) {
-			_, err := b.Exec(ctx, alice, plain, second, nil)
-			e, ok := errors.AsType[*api.Error](err)
-			if !ok || e.Code != code || e.Executed != executed || tries != 1 {
-				t.Errorf("%d tries, error is %#v", tries, err)
-			}
-		})
-	}
-	// The sandbox went away while the program ran.
-	f(api.Errorf(api.SandboxLost, "gone").MaybeRan(), api.SandboxLost, api.Maybe)
-	// An error that says nothing of what ran.
-	f(errors.New("broken pipe"), api.SandboxLost, api.Maybe)
-	// The request itself is at fault.
-	f(api.Errorf(api.BadRequest, "a file name leaves the folder"), api.BadRequest, api.No)
-	// A driver that breaks its word.
-	f(nil, api.SandboxLost, api.Maybe)
-}
-
-// A caller that leaves ends its run.
-func TestCallerLeavesItsRun(t *testing.T) {
-	run(t, pool.Options{}, &pooltest.Fake{}, func(b *bench) {
-		leaving, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		_, err := b.Exec(leaving, alice, plain, &wire.Request{Code: "sleep 60"}, nil)
-		e, ok := errors.AsType[*api.Error](err)
-		if !ok || e.Code != api.Timeout || e.Executed != api.Maybe {
-			t.Errorf("error is %v", err)
-		}
-		b.after(time.Second)
-		b.stats(pool.Stats{Warm: 3})
-	})
-}
-
-// A sandbox that does not answer ends with the run's time and the grace.
-func TestSandboxThatDoesNotAnswer(t *testing.T) {
-	run(t, pool.Options{Grace: 5 * time.Second}, &pooltest.Fake{}, func(b *bench) {
-		begun := time.Now()
-		_, err := b.Exec(ctx, alice, plain, &wire.Request{Code: "sleep 60", TimeoutSeconds: 2}, nil)
-		e, ok := errors.AsType[*api.Error](err)
-		if !ok || e.Code != api.Timeout || e.Executed != api.Maybe {
-			t.Errorf("error is %v", err)
-		}
-		if took := time.Since(begun); took != 7*time.Second {
-			t.Errorf("it took %v", took)
 		}
 	})
 }
@@ -172,6 +77,49 @@ func TestDestroyRefused(t *testing.T) {
 		defer b.claim(alice, plain).Release()
 		if n := b.driver.Peak(); n > 4 {
 			t.Errorf("%d sandboxes existed at once", n)
+		}
+	})
+}
+
+// Never more are destroyed at once than allowed.
+func TestMaxDestroying(t *testing.T) {
+	driver := &pooltest.Fake{}
+	var mu sync.Mutex
+	now, most := 0, 0
+	driver.FailDestroys(func(string) error {
+		mu.Lock()
+		now++
+		most = max(most, now)
+		mu.Unlock()
+		time.Sleep(time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		now--
+		return nil
+	})
+	run(t, pool.Options{MaxDestroying: 2, Target: 6}, driver, func(b *bench) {
+		for range 6 {
+			defer b.claim(alice, plain).Release()
+		}
+	})
+	if most != 2 {
+		t.Errorf("%d were destroyed at once", most)
+	}
+}
+
+// News of a sandbox may come when it has been destroyed already.
+func TestLateNews(t *testing.T) {
+	run(t, pool.Options{}, &pooltest.Fake{}, func(b *bench) {
+		lease := b.claim(alice, plain)
+		id := lease.Sandbox.ID()
+		lease.Release()
+		b.after(time.Second)
+		b.driver.Tell(pool.Event{ID: id})
+		b.after(time.Second)
+		b.driver.Tell(pool.Event{ID: id, Gone: true})
+		b.after(time.Second)
+		if n := b.driver.Attempts(id); n != 1 {
+			t.Errorf("destroyed %d times", n)
 		}
 	})
 }
@@ -235,44 +183,87 @@ func TestGoneWhileNotWatching(t *testing.T) {
 	})
 }
 
-// twins is a driver that gives every sandbox out a second time.
+// deaf is a driver whose first watches fail.
+type deaf struct {
+	*pooltest.Fake
+	mu    sync.Mutex
+	fails int
+}
+
+func (d *deaf) Watch(ctx context.Context) (<-chan pool.Event, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.fails--; d.fails >= 0 {
+		return nil, errors.New("connection refused")
+	}
+	return d.Fake.Watch(ctx)
+}
+
+// A watch that fails is tried again; runs go on meanwhile.
+func TestWatchFails(t *testing.T) {
+	driver := &deaf{Fake: &pooltest.Fake{}, fails: 5}
+	driver.Plant("left")
+	run(t, pool.Options{Driver: driver}, driver.Fake, func(b *bench) {
+		b.claim(alice, plain).Release()
+		b.after(5 * time.Second)
+		if n := b.driver.Attempts("left"); n != 1 {
+			t.Errorf("what was left is destroyed %d times", n)
+		}
+		b.after(time.Minute)
+		b.stats(pool.Stats{Warm: 3})
+		// Nothing that was reported is taken for lost.
+		if n := len(b.driver.Starts()); n != 4 {
+			t.Errorf("%d starts", n)
+		}
+	})
+}
+
+// twins is a driver that gives every sandbox out a second time, some starts
+// later.
 type twins struct {
 	*pooltest.Fake
-	mu   sync.Mutex
-	last pool.Sandbox
+	later int
+	mu    sync.Mutex
+	calls int
+	past  []pool.Sandbox
 }
 
 func (d *twins) Start(ctx context.Context, t pool.Template) (pool.Sandbox, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if s := d.last; s != nil {
-		d.last = nil
-		return s, nil
+	d.calls++
+	if d.calls%2 == 0 && len(d.past) > d.later {
+		return d.past[len(d.past)-1-d.later], nil
 	}
 	s, err := d.Fake.Start(ctx, t)
-	d.last = s
+	d.past = append(d.past, s)
 	return s, err
 }
 
-// An id that was seen before never serves, whether its sandbox still stands or
-// is gone.
+// An id that was seen before never serves.
 func TestIDsAreNeverReused(t *testing.T) {
-	f := func(target int) {
+	f := func(later, wantAttempts int) {
 		t.Helper()
-		driver := &twins{Fake: &pooltest.Fake{}}
+		driver := &twins{Fake: &pooltest.Fake{}, later: later}
 		served := map[string]bool{}
-		run(t, pool.Options{Driver: driver, Target: target, MaxStarting: 1}, driver.Fake, func(b *bench) {
-			for range 6 {
+		run(t, pool.Options{Driver: driver, Target: 1, MaxStarting: 1}, driver.Fake, func(b *bench) {
+			for range 8 {
 				lease := b.claim(alice, plain)
 				if id := lease.Sandbox.ID(); served[id] {
 					t.Errorf("%s served twice", id)
 				}
 				served[lease.Sandbox.ID()] = true
+				b.after(time.Second)
 				lease.Release()
 				b.after(time.Second)
 			}
 		})
+		if n := driver.Attempts("fake-2"); n != wantAttempts {
+			t.Errorf("destroyed %d times, want %d", n, wantAttempts)
+		}
 	}
-	f(1)
-	f(3)
+	// Its sandbox still stands, and runs on.
+	f(0, 1)
+	// It is gone: what bears the id now is destroyed as well.
+	f(4, 2)
 }

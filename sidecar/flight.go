@@ -16,9 +16,8 @@ var (
 	errLate = errors.New("the run did not end within its timeout and the time to wait for a sandbox")
 )
 
-// overdue is how long a Runner may take to return once its context has ended;
-// then the caller is answered without it.
-const overdue = 5 * time.Second
+// patience is how long a Runner may take to return once its context has ended.
+const patience = 5 * time.Second
 
 // flight is one execution, for which one or more callers wait.
 type flight struct {
@@ -26,6 +25,9 @@ type flight struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when answer is set
 	answer answer
+	// overdue is closed when the Runner has not returned for a while though
+	// ctx has ended: then the callers are answered without it.
+	overdue chan struct{}
 
 	mu      sync.Mutex
 	callers int
@@ -34,20 +36,34 @@ type flight struct {
 // launch starts a run in a goroutine of its own. It is ended when the last of
 // its callers leaves.
 func (s *Server) launch(t api.Trace, req *wire.Request, sink wire.Sink, landed func(answer)) *flight {
-	f := &flight{done: make(chan struct{})}
+	f := &flight{done: make(chan struct{}), overdue: make(chan struct{})}
 	limit := req.Timeout() + s.Limits.Server.Wait.Duration()
 	timed, stopTimer := context.WithTimeoutCause(api.WithTrace(s.base, t), limit, errLate)
 	f.ctx, f.cancel = context.WithCancelCause(timed)
 	s.runs.Go(func() {
 		defer stopTimer()
 		defer f.cancel(nil)
+		// Timers start only when the context ends, not on every run.
+		disarm := context.AfterFunc(f.ctx, f.lateWatch)
 		f.answer = s.execute(f.ctx, t, req, sink)
+		disarm()
 		if landed != nil {
 			landed(f.answer)
 		}
 		close(f.done)
 	})
 	return f
+}
+
+// lateWatch waits a while for the Runner of a flight whose context has ended.
+func (f *flight) lateWatch() {
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case <-f.done:
+	case <-late.C:
+		close(f.overdue)
+	}
 }
 
 // execute calls the Runner and makes an answer of whatever it does.
@@ -89,7 +105,17 @@ func ended(ctx context.Context, err error) *api.Error {
 }
 
 func goneError() *api.Error {
-	return api.Errorf(api.BadRequest, "%w: keep both open until the answer is there", errGone)
+	return api.Errorf(api.BadRequest, "%w, so the run was ended; a new request, with a new Idempotency-Key if it has one, runs it again", errGone)
+}
+
+// landed says whether the answer is there.
+func (f *flight) landed() bool {
+	select {
+	case <-f.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // caller is one request that waits for a flight.
@@ -100,24 +126,13 @@ type caller struct {
 	dropped chan struct{}
 }
 
-// board adds a caller to a flight, or is nil when the last one has left it.
-func (f *flight) board(first bool) *caller {
+// board adds a caller. One that boards after the last has left gets the answer
+// of a run that was ended.
+func (f *flight) board() *caller {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.callers == 0 && !first && !f.landed() {
-		return nil
-	}
 	f.callers++
 	return &caller{flight: f, dropped: make(chan struct{})}
-}
-
-func (f *flight) landed() bool {
-	select {
-	case <-f.done:
-		return true
-	default:
-		return false
-	}
 }
 
 // leave takes the caller away; when it was the last, the run is ended.
@@ -141,14 +156,7 @@ func (c *caller) wait() answer {
 		return c.answer
 	case <-c.dropped:
 		return answer{err: goneError().MaybeRan()}
-	case <-c.ctx.Done():
-	}
-	late := time.NewTimer(overdue)
-	defer late.Stop()
-	select {
-	case <-c.done:
-		return c.answer
-	case <-late.C:
+	case <-c.overdue:
 		return answer{err: ended(c.ctx, context.Cause(c.ctx))}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/valyala/fasthttp"
 
 	"github.com/code-sandbox/code-sandbox/pool/api"
 	"github.com/code-sandbox/code-sandbox/pool/wire"
@@ -151,4 +152,40 @@ func try(c *http.Client, method, url string, body io.Reader, headers ...string) 
 func post(t testing.TB, s *testServer, body string, headers ...string) reply {
 	t.Helper()
 	return do(t, "POST", s.url+"/run_python", strings.NewReader(body), append([]string{"Content-Type", "application/json"}, headers...)...)
+}
+
+type fhCtx = fasthttp.RequestCtx
+
+func newPost(ctx context.Context, url, body string, headers ...string) *http.Request {
+	req, err := http.NewRequestWithContext(ctx, "POST", url+"/run_python", strings.NewReader(body))
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	req.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	return req
+}
+
+// eventually waits for what happens in another goroutine.
+func eventually(t testing.TB, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !f(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// scrape reads the metrics as a scraper does.
+func scrape(t testing.TB, s *testServer) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for line := range strings.Lines(do(t, "GET", s.admin+"/metrics", nil).body) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && name != "#" {
+			all[name] = value
+		}
+	}
+	return all
 }

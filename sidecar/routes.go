@@ -1,8 +1,10 @@
 package sidecar
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -111,9 +113,9 @@ func (s *Server) panicked(p any, requestID string) *api.Error {
 func (s *Server) malformed(ctx *fasthttp.RequestCtx, cause error) {
 	x := newExchange(ctx)
 	e := api.Errorf(api.BadRequest, "cannot read the request: it is not well-formed HTTP/1.1")
-	if _, ok := cause.(*fasthttp.ErrSmallBuffer); ok {
+	if _, ok := errors.AsType[*fasthttp.ErrSmallBuffer](cause); ok {
 		e = api.Errorf(api.TooLarge, "cannot read the request: its headers are over the limit of %d bytes", maxHeaders)
-	} else if t, ok := cause.(interface{ Timeout() bool }); ok && t.Timeout() {
+	} else if n, ok := errors.AsType[net.Error](cause); ok && n.Timeout() {
 		e = api.Errorf(api.BadRequest, "cannot read the request: it did not arrive within %v s", s.Limits.Server.Read)
 	}
 	s.fail(ctx, x, e)

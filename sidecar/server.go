@@ -62,6 +62,7 @@ type Server struct {
 	metrics *metrics
 	gate    *gate
 	gone    *watcher
+	keys    *keys
 	routes  map[string]route
 
 	api, admin           *fasthttp.Server
@@ -87,6 +88,7 @@ func New(o Options) (*Server, error) {
 	if err := m.watch(o.Registry, s.gate.inFlight); err != nil {
 		return nil, err
 	}
+	s.keys = newKeys(o.Limits.Server)
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	s.gone = newWatcher(m.hangups.Inc)
 	s.routes = s.table()
@@ -196,7 +198,7 @@ func (s *Server) drain() {
 	}()
 	select {
 	case <-landed:
-	case <-time.After(overdue + time.Second):
+	case <-time.After(patience + time.Second):
 		s.Logger.Error("a runner does not return though its context has ended")
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -67,6 +68,7 @@ type Driver struct {
 	closed    bool
 	zygotes   map[string]*brood // by template key
 	sandboxes map[string]*sandbox
+	watchers  map[chan pool.Event]struct{}
 }
 
 var _ pool.Driver = (*Driver)(nil)
@@ -91,6 +93,7 @@ func New(opts Options) (*Driver, error) {
 		seccomp: encoded(program), relay: &relay{servers: servers, lookups: new(atomic.Int64)},
 		memoryBy: "cgroup", stop: cancel,
 		zygotes: map[string]*brood{}, sandboxes: map[string]*sandbox{},
+		watchers: map[chan pool.Event]struct{}{},
 	}
 	if d.cgroups, err = newCgroups(opts.MemoryBytes); err != nil {
 		opts.Logger.Warn("no memory cgroup can be made: memory is watched instead", "reason", err)
@@ -131,16 +134,22 @@ func (d *Driver) Start(ctx context.Context, t pool.Template) (pool.Sandbox, erro
 	if err != nil {
 		return nil, fmt.Errorf("cannot start a sandbox: %w", err)
 	}
-	d.mu.Lock()
-	closed := d.closed
-	if !closed {
-		d.sandboxes[s.id] = s
-	}
-	d.mu.Unlock()
-	if closed {
+	if !d.add(s) {
 		return nil, errors.Join(errClosed, s.destroy())
 	}
 	return s, nil
+}
+
+// add records a new sandbox; false when the driver is closed.
+func (d *Driver) add(s *sandbox) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return false
+	}
+	d.sandboxes[s.id] = s
+	d.tell(pool.Event{ID: s.id})
+	return true
 }
 
 var errClosed = errors.New("the driver is closed")
@@ -152,7 +161,7 @@ func (d *Driver) spawn(ctx context.Context, z *zygote, t pool.Template) (*sandbo
 		return nil, err
 	}
 	s := &sandbox{
-		id: "sb-" + strings.ToLower(rand.Text()[:20]), driver: d, limits: t.Limits, gone: make(chan struct{}),
+		id: "sb-" + strings.ToLower(rand.Text()[:20]), driver: d, limits: t.Limits, gone: make(chan struct{}), exited: make(chan syscall.WaitStatus, 1),
 		control: ends.control, stdout: ends.stdout, stderr: ends.stderr,
 	}
 	theirs := ends.theirs[:]
@@ -163,7 +172,7 @@ func (d *Driver) spawn(ctx context.Context, z *zygote, t pool.Template) (*sandbo
 		}
 		theirs = append(theirs, int(s.cgroup.procs.Fd()))
 	}
-	s.initFD, s.mainFD, s.exited, err = z.spawn(ctx, theirs)
+	s.initFD, s.mainFD, err = z.spawn(ctx, theirs, s.ended)
 	ends.closeTheirs()
 	if err != nil {
 		ends.closeOurs()

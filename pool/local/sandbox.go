@@ -26,8 +26,8 @@ type sandbox struct {
 	limits wire.Limits
 	used   atomic.Bool
 
-	initFD, mainFD int // pidfds; killing init ends the whole tree
-	exited         <-chan syscall.WaitStatus
+	initFD, mainFD int                     // pidfds; killing init ends the whole tree
+	exited         chan syscall.WaitStatus // closed without a value when nobody knows it
 	control        *net.UnixConn
 	stdout, stderr *os.File
 	workDir        *os.File
@@ -68,6 +68,19 @@ func (s *sandbox) Run(ctx context.Context, req *wire.Request, sink wire.Sink) (*
 	}
 	res.Isolation = s.driver.isolation
 	return res, nil
+}
+
+// ended takes note of the interpreter's end. Without a run, nothing should have
+// ended it.
+func (s *sandbox) ended(e exit) {
+	if e.known {
+		s.exited <- e.status
+	} else {
+		close(s.exited)
+	}
+	if !s.used.Load() {
+		go s.driver.lost(s.id)
+	}
 }
 
 // sigRTMax is the bootstrap's INTERRUPT.

@@ -6,15 +6,53 @@ import (
 	"github.com/code-sandbox/code-sandbox/pool"
 )
 
-// Watch implements pool.Driver. Sandboxes of this driver live and die with it,
-// so that none is ever found again; one that ends early shows in its own run.
+// watchBuffer is how far a watcher may fall behind before its watch is broken
+// off; it then watches again.
+const watchBuffer = 1024
+
+// Watch implements pool.Driver.
 func (d *Driver) Watch(ctx context.Context) (<-chan pool.Event, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	events := make(chan pool.Event, len(d.sandboxes))
+	if d.closed {
+		return nil, errClosed
+	}
+	events := make(chan pool.Event, len(d.sandboxes)+watchBuffer)
 	for id := range d.sandboxes {
 		events <- pool.Event{ID: id}
 	}
-	context.AfterFunc(ctx, func() { close(events) })
+	d.watchers[events] = struct{}{}
+	context.AfterFunc(ctx, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.unwatch(events)
+	})
 	return events, nil
+}
+
+// tell reports an event to every watcher. The caller holds the lock.
+func (d *Driver) tell(e pool.Event) {
+	for events := range d.watchers {
+		select {
+		case events <- e:
+		default:
+			d.unwatch(events)
+		}
+	}
+}
+
+func (d *Driver) unwatch(events chan pool.Event) {
+	if _, ok := d.watchers[events]; ok {
+		delete(d.watchers, events)
+		close(events)
+	}
+}
+
+// lost reports a sandbox that ended before its run.
+func (d *Driver) lost(id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, ok := d.sandboxes[id]; ok {
+		d.tell(pool.Event{ID: id, Gone: true, Cause: "its process ended before its run"})
+	}
 }

@@ -52,13 +52,20 @@ type zygote struct {
 	spawns  int
 	holds   int
 	pending map[uint64]*birth
-	running map[uint64]chan<- syscall.WaitStatus
+	running map[uint64]func(exit)
 	gone    error // set when the zygote has ended
+}
+
+// exit is how the interpreter of a sandbox ended; known is false when the
+// zygote, its parent, ended first.
+type exit struct {
+	status syscall.WaitStatus
+	known  bool
 }
 
 // birth is a spawn that the zygote has not answered yet.
 type birth struct {
-	exited chan syscall.WaitStatus
+	exited func(exit) // called once, when the interpreter has ended; must not block
 	answer chan spawned
 }
 
@@ -81,7 +88,7 @@ func startZygote(ctx context.Context, python Python, config zygoteConfig) (*zygo
 		exited:  make(chan struct{}),
 		born:    time.Now(),
 		pending: map[uint64]*birth{},
-		running: map[uint64]chan<- syscall.WaitStatus{},
+		running: map[uint64]func(exit){},
 	}
 	theirs := os.NewFile(uintptr(pair[1]), "zygote")
 	err = z.start(python, theirs, config.Unprivileged)
@@ -196,22 +203,22 @@ func (z *zygote) why(what string, err error) error {
 }
 
 // spawn asks for a new sandbox process with the given descriptors, and returns
-// pidfds of its init and of its interpreter, and where its exit will be told.
-func (z *zygote) spawn(ctx context.Context, fds []int) (initFD, mainFD int, exited <-chan syscall.WaitStatus, err error) {
-	b := &birth{exited: make(chan syscall.WaitStatus, 1), answer: make(chan spawned, 1)}
+// pidfds of its init and of its interpreter, whose exit is told to exited.
+func (z *zygote) spawn(ctx context.Context, fds []int, exited func(exit)) (initFD, mainFD int, err error) {
+	b := &birth{exited: exited, answer: make(chan spawned, 1)}
 	id, err := z.register(b)
 	if err != nil {
-		return -1, -1, nil, err
+		return -1, -1, err
 	}
 	if err := z.send(id, fds); err != nil {
-		return -1, -1, nil, fmt.Errorf("cannot ask the zygote for a sandbox: %w", err)
+		return -1, -1, fmt.Errorf("cannot ask the zygote for a sandbox: %w", err)
 	}
 	select {
 	case s := <-b.answer:
-		return s.initFD, s.mainFD, b.exited, s.err
+		return s.initFD, s.mainFD, s.err
 	case <-ctx.Done():
-		z.abandon(id, b)
-		return -1, -1, nil, ctx.Err()
+		b.abandon()
+		return -1, -1, ctx.Err()
 	}
 }
 
@@ -241,7 +248,7 @@ func (z *zygote) send(id uint64, fds []int) error {
 }
 
 // abandon kills a sandbox that nobody waits for any more, when it comes.
-func (z *zygote) abandon(id uint64, b *birth) {
+func (b *birth) abandon() {
 	go func() {
 		s := <-b.answer
 		if s.err == nil {
@@ -295,7 +302,7 @@ func (z *zygote) dispatch(kind byte, id uint64, body, oob []byte) {
 	case 'E':
 		if exited := z.running[id]; exited != nil {
 			delete(z.running, id)
-			exited <- syscall.WaitStatus(binary.LittleEndian.Uint32(body))
+			exited(exit{syscall.WaitStatus(binary.LittleEndian.Uint32(body)), true})
 		}
 	}
 }
@@ -319,7 +326,7 @@ func (z *zygote) end(err error) {
 	}
 	for id, exited := range z.running {
 		delete(z.running, id)
-		exited <- syscall.WaitStatus(unix.SIGKILL)
+		exited(exit{})
 	}
 	close(z.exited)
 }

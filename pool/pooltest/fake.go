@@ -154,6 +154,13 @@ func (d *Fake) Lose(id string, tell bool) {
 	}
 }
 
+// Tell gives watchers an event of the test's own, such as late news.
+func (d *Fake) Tell(e pool.Event) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.tell(e)
+}
+
 // Watch reports all sandboxes, then changes.
 func (d *Fake) Watch(ctx context.Context) (<-chan pool.Event, error) {
 	d.mu.Lock()

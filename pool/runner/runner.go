@@ -33,7 +33,8 @@ type Process struct {
 	Stdout, Stderr *os.File // read ends, non-blocking
 	// WorkDir is the program's working directory, open for reading.
 	WorkDir *os.File
-	// Exited receives the wait status of the interpreter, once.
+	// Exited receives the wait status of the interpreter, once; it is closed
+	// when nobody is left to know it.
 	Exited <-chan syscall.WaitStatus
 	// Interrupt asks the program to flush and end; it may refuse.
 	Interrupt func()
@@ -120,7 +121,12 @@ func (r *run) wait(ctx context.Context, timeout time.Duration) (ending, error) {
 			r.out.stop()
 			r.err.stop()
 			return end, nil
-		case end.status = <-r.Exited:
+		case status, ok := <-r.Exited:
+			if !ok {
+				r.killAndDrain()
+				return end, api.Errorf(api.SandboxLost, "the sandbox went away during the run").MaybeRan()
+			}
+			end.status = status
 			end.record = r.lateRecord(records)
 			r.killAndDrain()
 			return end, nil

@@ -51,6 +51,7 @@ class Zygote:
 
     def prepare(self):
         """Imports, then builds the root: modules come from outside of it."""
+        bootstrap.furnish()
         sys.path[:] = self.config["sys_path"]
         for module in self.config["preload"]:
             importlib.import_module(module)

@@ -1,0 +1,42 @@
+# Two commands do everything on a fresh machine with Go: make run, make test.
+GO ?= go
+LINT_VERSION := v2.15.0
+LINT := $(HOME)/.cache/code-sandbox/bin/golangci-lint-$(LINT_VERSION)
+
+.PHONY: help run build check test unit lint cases clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: ## serve run_python on localhost:8900; ARGS="--target 5" passes flags
+	@sh test/setup.sh run
+	@$(GO) build -o bin/code-sandbox ./cmd/code-sandbox
+	@exec bin/code-sandbox local $(ARGS)
+
+build: ## build bin/code-sandbox
+	$(GO) build -o bin/code-sandbox ./cmd/code-sandbox
+
+check: ## the quick inner loop: format, vet, unit tests
+	@test -z "$$(gofmt -l cmd pool sidecar test)" || { gofmt -l cmd pool sidecar test; echo "run gofmt -w on these"; exit 1; }
+	$(GO) vet ./...
+	$(GO) test ./cmd/... ./pool/... ./sidecar/... ./test/arch/
+
+lint: $(LINT) ## golangci-lint
+	$(LINT) run ./...
+
+$(LINT):
+	@mkdir -p $(@D)/new && GOBIN=$(abspath $(@D))/new $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+	@mv $(@D)/new/golangci-lint $@ && rmdir $(@D)/new
+
+unit: ## unit tests with the race detector
+	$(GO) test -race ./cmd/... ./pool/... ./sidecar/... ./test/arch/
+
+cases: ## the cases from the field and hostile programs, against the real service
+	$(GO) test -count=1 ./test/cases/ ./test/escape/
+
+test: ## everything
+	@sh test/setup.sh test
+	$(MAKE) --no-print-directory check lint unit cases
+
+clean: ## remove what was built here
+	rm -rf bin

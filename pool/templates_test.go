@@ -1,0 +1,130 @@
+package pool_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/code-sandbox/code-sandbox/pool"
+	"github.com/code-sandbox/code-sandbox/pool/api"
+	"github.com/code-sandbox/code-sandbox/pool/pooltest"
+	"github.com/code-sandbox/code-sandbox/pool/wire"
+)
+
+// P3: the template changes while runs are in flight; the old one is drained
+// and no run is killed.
+func TestTemplateChangeKillsNoRun(t *testing.T) {
+	opts := pool.Options{MaxTemplates: 1}
+	run(t, opts, &pooltest.Fake{StartDelay: 10 * time.Millisecond}, func(b *bench) {
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() {
+				res, err := b.Exec(ctx, alice, image("old"), &wire.Request{Code: "sleep 60"}, nil)
+				if err != nil || res.Outcome != wire.OK {
+					t.Errorf("run ended with %v", err)
+				}
+			})
+		}
+		b.after(time.Second)
+		b.stats(pool.Stats{Warm: 3, Leased: 5})
+		b.claim(alice, image("new")).Release()
+		b.after(time.Second)
+		b.stats(pool.Stats{Warm: 3, Leased: 5})
+		wg.Wait()
+		b.stats(pool.Stats{Warm: 3})
+	})
+}
+
+// A start under way for a template that is drained meanwhile is not kept.
+func TestDrainedWhileStarting(t *testing.T) {
+	run(t, pool.Options{MaxTemplates: 1}, &pooltest.Fake{StartDelay: time.Second}, func(b *bench) {
+		b.claim(alice, image("old")).Release()
+		b.after(100 * time.Millisecond)
+		b.claim(alice, image("new")).Release()
+		b.after(5 * time.Second)
+		b.stats(pool.Stats{Warm: 3})
+	})
+}
+
+func TestUnusedTemplateIsDrained(t *testing.T) {
+	opts := pool.Options{Templates: []pool.Template{plain}}
+	run(t, opts, &pooltest.Fake{}, func(b *bench) {
+		b.claim(alice, image("x")).Release()
+		b.after(9 * time.Minute)
+		b.stats(pool.Stats{Warm: 6})
+		b.after(2 * time.Minute)
+		// The one that was configured stays.
+		b.stats(pool.Stats{Warm: 3})
+	})
+}
+
+// Warm sandboxes that nobody waits for give way to a caller of another
+// template when the pool is full.
+func TestIdleTemplateMakesRoom(t *testing.T) {
+	opts := pool.Options{Max: 3, Templates: []pool.Template{plain}}
+	// It looks around several times while one is destroyed, and ends no more.
+	run(t, opts, &pooltest.Fake{StartDelay: time.Second, DestroyDelay: 5 * time.Second}, func(b *bench) {
+		b.after(2 * time.Second)
+		b.stats(pool.Stats{Warm: 3})
+		begun := time.Now()
+		lease := b.claim(alice, image("x"))
+		if took := time.Since(begun); took > 6*time.Second {
+			t.Errorf("the claim took %v", took)
+		}
+		// Only as many as were needed.
+		b.stats(pool.Stats{Warm: 2, Leased: 1})
+		if n := len(b.driver.Destroyed()); n != 1 {
+			t.Errorf("%d were destroyed for one claim", n)
+		}
+		lease.Release()
+	})
+}
+
+// There is room, only starts take their time: nothing is ended for it.
+func TestRoomIsNotMadeWithoutNeed(t *testing.T) {
+	opts := pool.Options{Max: 10, MaxStarting: 1, Templates: []pool.Template{plain}}
+	run(t, opts, &pooltest.Fake{StartDelay: time.Second}, func(b *bench) {
+		b.after(5 * time.Second)
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				if _, err := b.Exec(ctx, alice, image("x"), &wire.Request{Code: "sleep 20"}, nil); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		b.after(10 * time.Second)
+		if gone := b.driver.Destroyed(); len(gone) > 0 {
+			t.Errorf("%v were destroyed", gone)
+		}
+		wg.Wait()
+	})
+}
+
+// All templates are in use, and one more is asked for.
+func TestTooManyTemplates(t *testing.T) {
+	opts := pool.Options{MaxTemplates: 1, Templates: []pool.Template{plain}}
+	run(t, opts, &pooltest.Fake{}, func(b *bench) {
+		_, err := b.Claim(ctx, alice, image("x"))
+		b.refused(err, api.NoCapacity)
+		b.stats(pool.Stats{Warm: 3})
+	})
+}
+
+// A template somebody waits for is neither pushed out by another nor drained
+// as unused.
+func TestAwaitedTemplateStays(t *testing.T) {
+	opts := pool.Options{MaxTemplates: 1, TemplateIdle: time.Second}
+	run(t, opts, &pooltest.Fake{StartDelay: 5 * time.Second}, func(b *bench) {
+		var err error
+		var wg sync.WaitGroup
+		wg.Go(func() { _, err = b.Exec(ctx, alice, image("x"), second, nil) })
+		b.after(time.Second)
+		_, refusal := b.Claim(ctx, alice, image("y"))
+		b.refused(refusal, api.NoCapacity)
+		wg.Wait()
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,166 @@
+package sidecar
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/code-sandbox/code-sandbox/pool/api"
+	"github.com/code-sandbox/code-sandbox/pool/wire"
+)
+
+func TestNew(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	f := func(change func(*Options), want string) {
+		t.Helper()
+		o := Options{Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0", Runner: fake(echo), Limits: DefaultLimits(),
+			Logger: hclog.NewNullLogger(), Registry: prometheus.NewRegistry()}
+		change(&o)
+		if _, err := New(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	// Ports: taken, and none at all. The error names the flag.
+	f(func(o *Options) { o.Listen = taken.Addr().String() }, `-listen="127.0.0.1:`)
+	f(func(o *Options) { o.AdminListen = taken.Addr().String() }, `-admin-listen="127.0.0.1:`)
+	f(func(o *Options) { o.Listen = "nowhere" }, `-listen="nowhere"`)
+	// Limits that cannot be.
+	f(func(o *Options) { o.Limits = Limits{} }, "request.code_bytes must be more than 0")
+	f(func(o *Options) { o.Limits.Request.DefaultTimeout = 301 }, "must not be over the longest")
+	f(func(o *Options) { o.Limits.Server.BodiesBytes = 1 }, "bodies_in_flight_bytes")
+	// What is missing.
+	f(func(o *Options) { o.Runner = nil }, "without a Runner")
+	f(func(o *Options) { o.Drain = -1 }, "negative Drain")
+}
+
+func TestAdmin(t *testing.T) {
+	var notReady error
+	s := start(t, echo, func(o *Options) { o.Ready = func() error { return notReady } })
+	f := func(path string, status int, want string) {
+		t.Helper()
+		// The node asks by an address of its own: there is no Host to know.
+		r := do(t, "GET", s.admin+path, nil, "Host", "10.1.2.3:8902")
+		if r.status != status || !strings.Contains(r.body, want) {
+			t.Errorf("%s: %d %s", path, r.status, r.body)
+		}
+	}
+	f("/healthz", 200, "ok")
+	f("/readyz", 200, "ok")
+	f("/metrics", 200, "code_sandbox_sidecar_in_flight 0")
+	f("/run_python", 404, "GET /metrics")
+	notReady = errors.New("the pool does not answer")
+	f("/readyz", 503, "not ready: the pool does not answer")
+	f("/healthz", 200, "ok")
+	if r := do(t, "POST", s.admin+"/metrics", strings.NewReader("x")); r.status != 405 {
+		t.Error(r)
+	}
+}
+
+// The drain in words: not ready, no new runs, the runs in flight finish.
+func TestDrain(t *testing.T) {
+	open := make(chan struct{})
+	s := start(t, func(ctx context.Context, req *wire.Request, sink wire.Sink) (*wire.Result, error) {
+		<-open
+		return echo(ctx, req, sink)
+	})
+	running := make(chan reply, 1)
+	go func() {
+		r, err := try(client(t), "POST", s.url+"/run_python", strings.NewReader(`{"code":"x"}`), "Content-Type", "application/json", "Idempotency-Key", "k")
+		if err != nil {
+			t.Error(err)
+		}
+		running <- r
+	}()
+	eventually(t, "a run in flight", func() bool { return s.gate.inFlight() == 1 })
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.stop() }()
+	eventually(t, "draining", s.gate.closed)
+	if r := do(t, "GET", s.admin+"/readyz", nil); r.status != 503 {
+		t.Error(r)
+	}
+	r := post(t, s, `{"code":"x"}`)
+	if e := r.error(t); e.Code != api.NoCapacity || !e.Retry || e.Executed != api.No || r.header.Get("Retry-After") == "" {
+		t.Error(e)
+	}
+	// A retry of what runs is refused too, but nobody may think it did not run.
+	if e := post(t, s, `{"code":"x"}`, "Idempotency-Key", "k").error(t); e.Code != api.NoCapacity || e.Executed != api.Maybe {
+		t.Error(e)
+	}
+	close(open)
+	if r := <-running; r.status != 200 {
+		t.Error(r)
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	if _, err := net.Dial("tcp", s.Addr().String()); err == nil {
+		t.Error("the port is open still")
+	}
+}
+
+// Runs that outlive the drain are ended, and their callers told.
+func TestDrainDeadline(t *testing.T) {
+	s := start(t, forever, func(o *Options) { o.Drain = 50 * time.Millisecond })
+	running := make(chan reply, 1)
+	go func() {
+		r, err := try(client(t), "POST", s.url+"/run_python", strings.NewReader(`{"code":"x"}`), "Content-Type", "application/json")
+		if err != nil {
+			t.Error(err)
+		}
+		running <- r
+	}()
+	eventually(t, "a run in flight", func() bool { return s.gate.inFlight() == 1 })
+	if err := s.stop(); err != nil {
+		t.Error(err)
+	}
+	if e := (<-running).error(t); e.Code != api.NoCapacity || e.Executed != api.Maybe {
+		t.Error(e)
+	}
+}
+
+// What never becomes a request is answered in JSON too.
+func TestMalformed(t *testing.T) {
+	s := start(t, echo, func(o *Options) { o.Limits.Server.Read = 0.3; o.Limits.Server.Connections = 2 })
+	f := func(send string, status int, want string) {
+		t.Helper()
+		c := dial(t, s)
+		defer c.Close()
+		if _, err := io.WriteString(c, send); err != nil {
+			t.Fatal(err)
+		}
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, _ := io.ReadAll(res.Body)
+		r := reply{res.StatusCode, res.Header, string(b)}
+		if e := r.error(t); r.status != status || !strings.Contains(e.Message, want) {
+			t.Errorf("got %+v, want %d %q", r, status, want)
+		}
+	}
+	f("what?\r\n\r\n", 400, "not well-formed")
+	f("GET / HTTP/1.1\r\nHost: localhost\r\nA: "+strings.Repeat("x", 20_000)+"\r\n\r\n", 413, "16384")
+	// A request that dribbles in is given up (slow loris).
+	f("POST /run_python HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", 400, "did not arrive within 0.3 s")
+	f("POST /run_python HTTP/1.1\r\nHo", 400, "did not arrive within 0.3 s")
+	f("POST /run_python HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n"+strings.Repeat("x", 70_000), 400, "did not arrive whole")
+	f("POST /run_python HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400, "did not arrive whole")
+	// One connection too many is told so.
+	dial(t, s)
+	dial(t, s)
+	eventually(t, "both are open", func() bool { return s.api.GetOpenConnectionsCount() == 2 })
+	f("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", 429, "more than 2 connections")
+}

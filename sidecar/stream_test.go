@@ -1,0 +1,221 @@
+package sidecar
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/code-sandbox/code-sandbox/pool/api"
+	"github.com/code-sandbox/code-sandbox/pool/wire"
+)
+
+// told is one event as a client reads it.
+type event struct {
+	Event          string
+	Text           string
+	Stdout, Stderr string
+	StdoutReplaces bool `json:"stdout_replaces"`
+	StderrReplaces bool `json:"stderr_replaces"`
+	Outcome        wire.Outcome
+	Files          *[]wire.File
+	Error          *api.Error
+}
+
+// listen opens a stream and returns a func that reads its next event, and nil
+// at its end.
+func listen(t *testing.T, s *testServer, kind events, headers ...string) (*http.Response, func() *event) {
+	t.Helper()
+	res, err := client(t).Do(newPost(t.Context(), s.url, `{"code":"x"}`, append(headers, "Accept", string(kind))...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { res.Body.Close() })
+	br := bufio.NewReader(res.Body)
+	return res, func() *event {
+		t.Helper()
+		name := ""
+		for {
+			line, err := br.ReadString('\n')
+			if err == io.EOF {
+				return nil
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n, ok := strings.CutPrefix(line, "event: "); ok && kind == sse {
+				name = strings.TrimSpace(n)
+				continue
+			}
+			if strings.HasPrefix(line, ":") {
+				return &event{Event: strings.TrimSpace(line)}
+			}
+			if line = strings.TrimPrefix(line, "data: "); line == "\n" {
+				continue
+			}
+			var e event
+			if err := json.Unmarshal([]byte(line), &e); err != nil || kind == sse && e.Event != name {
+				t.Fatalf("%v in %q, under %q", err, line, name)
+			}
+			return &e
+		}
+	}
+}
+
+func TestStream(t *testing.T) {
+	for _, kind := range []events{sse, ndjson} {
+		wrote := make(chan time.Time, 1)
+		step := make(chan struct{})
+		s := start(t, func(_ context.Context, _ *wire.Request, sink wire.Sink) (*wire.Result, error) {
+			say := func(which wire.Stream, text string) {
+				<-step
+				wrote <- time.Now()
+				sink(which, text)
+			}
+			say(wire.Stdout, "<é>\n\n")
+			say(wire.Stderr, "oh")
+			say(wire.Stdout, "two")
+			<-step
+			return &wire.Result{Stdout: "<é>\n\ntwo and the tail", Stderr: "oh", Outcome: wire.OK}, nil
+		})
+		go func() { step <- struct{}{} }()
+		res, next := listen(t, s, kind)
+		if res.StatusCode != 200 || res.Header.Get("Content-Type") != string(kind) {
+			t.Error(res.StatusCode, res.Header)
+		}
+		f := func(name, text string) {
+			t.Helper()
+			e := next()
+			// It is sent as it comes.
+			if took := time.Since(<-wrote); took > 50*time.Millisecond {
+				t.Errorf("%s: %q came after %v", kind, text, took)
+			}
+			if e == nil || e.Event != name || e.Text != text {
+				t.Errorf("%s: got %+v, want %s %q", kind, e, name, text)
+			}
+			step <- struct{}{}
+		}
+		f("stdout", "<é>\n\n")
+		f("stderr", "oh")
+		f("stdout", "two")
+		// The end has the whole answer less what was streamed.
+		if e := next(); e == nil || e.Event != "end" || e.Stdout != " and the tail" || e.Stderr != "" || e.StdoutReplaces || e.Outcome != wire.OK || e.Files == nil {
+			t.Errorf("%+v", e)
+		}
+		if e := next(); e != nil {
+			t.Errorf("after the end: %+v", e)
+		}
+		eventually(t, "it is counted", func() bool { return scrape(t, s)[`code_sandbox_sidecar_requests_total{code="ok"}`] == "1" })
+	}
+}
+
+// When the head of what was kept is not what was streamed, the end replaces it.
+func TestStreamOfWhatWasNotKept(t *testing.T) {
+	s := start(t, func(_ context.Context, _ *wire.Request, sink wire.Sink) (*wire.Result, error) {
+		sink(wire.Stdout, "abcdef")
+		sink(wire.Stderr, "abc")
+		return &wire.Result{Stdout: "abc…f", Stderr: "ab", StdoutTruncated: true}, nil
+	})
+	_, next := listen(t, s, ndjson)
+	next()
+	next()
+	if e := next(); e.Stdout != "abc…f" || !e.StdoutReplaces || e.Stderr != "ab" || !e.StderrReplaces {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestStreamFailures(t *testing.T) {
+	fail := make(chan struct{})
+	var first string
+	s := start(t, func(_ context.Context, _ *wire.Request, sink wire.Sink) (*wire.Result, error) {
+		sink(wire.Stdout, first)
+		<-fail
+		return nil, api.Errorf(api.SandboxLost, "lost").MaybeRan()
+	})
+	// Before the stream began the failure is the answer.
+	go func() { fail <- struct{}{} }()
+	if e := post(t, s, `{"code":"x"}`, "Accept", string(sse)).error(t); e.Code != api.SandboxLost {
+		t.Error(e)
+	}
+	// After that it is an event.
+	first = "out"
+	res, next := listen(t, s, sse)
+	if e := next(); e.Text != "out" || res.StatusCode != 200 {
+		t.Error(e)
+	}
+	fail <- struct{}{}
+	if e := next(); e.Event != "error" || e.Error.Code != api.SandboxLost || e.Error.Executed != api.Maybe {
+		t.Errorf("%+v", e)
+	}
+	if e := next(); e != nil {
+		t.Errorf("%+v", e)
+	}
+}
+
+// A silent run begins its stream all the same, and keeps it alive.
+func TestStreamKeepAlive(t *testing.T) {
+	s := start(t, forever, func(o *Options) { o.StreamKeepAlive = 50 * time.Millisecond; o.Limits.Server.Wait = 1.5 })
+	_, next := listen(t, s, sse)
+	comments := 0
+	for e := next(); e != nil; e = next() {
+		switch e.Event {
+		case ": keep-alive":
+			comments++
+		case "error":
+			t.Error(e.Error)
+		}
+		if comments == 3 {
+			return
+		}
+	}
+	t.Errorf("%d comments", comments)
+}
+
+// R1: a reader that does not read costs a bounded amount; it gets what was
+// kept at the end.
+func TestSlowReader(t *testing.T) {
+	flooded := make(chan struct{})
+	s := start(t, func(_ context.Context, _ *wire.Request, sink wire.Sink) (*wire.Result, error) {
+		defer close(flooded)
+		piece := strings.Repeat("x", 64<<10)
+		for range 2000 { // 128 MB
+			sink(wire.Stdout, piece)
+		}
+		return &wire.Result{Stdout: strings.Repeat("x", 4<<20)}, nil
+	})
+	_, next := listen(t, s, ndjson)
+	<-flooded
+	got := 0
+	for e := next(); e != nil; e = next() {
+		got += len(e.Text) + len(e.Stdout)
+		if e.StdoutReplaces {
+			t.Error("replaced")
+		}
+	}
+	if got != 4<<20 {
+		t.Errorf("%d bytes came", got)
+	}
+}
+
+func TestAccepted(t *testing.T) {
+	f := func(header string, want events) {
+		t.Helper()
+		if got := accepted(header); got != want {
+			t.Errorf("%q: got %q, want %q", header, got, want)
+		}
+	}
+	// None, anything, JSON.
+	f("", noEvents)
+	f("*/*", noEvents)
+	f("application/json", noEvents)
+	// The first we know counts.
+	f("text/event-stream", sse)
+	f("Application/X-NDJSON; q=1", ndjson)
+	f("text/html, text/event-stream;q=0.9, application/json", sse)
+	f("application/json, text/event-stream", noEvents)
+	f("text/html", noEvents)
+}
