@@ -256,7 +256,7 @@ func (s *sandbox) await(ctx context.Context) error {
 	buf, oob := make([]byte, 600), make([]byte, unix.CmsgSpace(2*4))
 	n, oobn, _, _, err := s.control.ReadMsgUnix(buf, oob)
 	if err != nil || n == 0 || buf[0] != 'F' {
-		return notReady(buf[:n], err)
+		return notReady(buf[:max(n, 0)], err) // n is -1 when the socket was closed meanwhile
 	}
 	if err := s.takeOver(oob[:oobn]); err != nil {
 		return err

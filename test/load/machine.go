@@ -1,0 +1,85 @@
+package load
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Machine names where and with what the figures were taken.
+type Machine struct {
+	CPU         string    `json:"cpu"`
+	Cores       int       `json:"cores"`
+	MemoryBytes uint64    `json:"memory_bytes"`
+	Kernel      string    `json:"kernel"`
+	Go          string    `json:"go"`
+	Python      string    `json:"python"`
+	Bubblewrap  string    `json:"bubblewrap"`
+	Service     string    `json:"service"`
+	LoadBefore  string    `json:"load_before"` // the machine's load averages
+	LoadAfter   string    `json:"load_after"`
+	Taken       time.Time `json:"taken"`
+}
+
+func describeMachine(ctx context.Context, e *Env) Machine {
+	m := Machine{
+		CPU: cpuModel(), Cores: runtime.NumCPU(), Go: runtime.Version(), LoadBefore: loadAverage(),
+		Python: said(ctx, e.Python, "--version"), Bubblewrap: said(ctx, "bwrap", "--version"),
+		Service: said(ctx, e.Binary, "version"), Taken: time.Now().UTC().Truncate(time.Second),
+	}
+	var name unix.Utsname
+	if unix.Uname(&name) == nil {
+		m.Kernel = unix.ByteSliceToString(name.Release[:])
+	}
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) == nil {
+		m.MemoryBytes = info.Totalram * uint64(info.Unit)
+	}
+	if b, ok := debug.ReadBuildInfo(); ok {
+		m.Go = b.GoVersion
+	}
+	return m
+}
+
+func (m Machine) String() string {
+	return fmt.Sprintf("%s, %d cores, %d GiB, Linux %s, %s, %s, %s, %s; %s; load averages %s before and %s after.",
+		m.CPU, m.Cores, (m.MemoryBytes+1<<29)>>30, m.Kernel, m.Go, m.Python, m.Bubblewrap, m.Service,
+		m.Taken.Format(time.DateOnly), m.LoadBefore, m.LoadAfter)
+}
+
+func cpuModel() string {
+	b, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range bytes.Lines(b) {
+		if name, value, ok := bytes.Cut(line, []byte(":")); ok && strings.TrimSpace(string(name)) == "model name" {
+			return strings.TrimSpace(string(value))
+		}
+	}
+	return runtime.GOARCH
+}
+
+func loadAverage() string {
+	b, _ := os.ReadFile("/proc/loadavg")
+	f := strings.Fields(string(b))
+	if len(f) < 3 {
+		return "unknown"
+	}
+	return strings.Join(f[:3], " ")
+}
+
+// said is the first line that a command prints.
+func said(ctx context.Context, name string, args ...string) string {
+	out, err := exec.CommandContext(ctx, name, args...).Output()
+	if err != nil {
+		return "no " + name
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	return line
+}
