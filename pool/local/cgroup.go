@@ -1,15 +1,14 @@
 package local
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -134,13 +133,19 @@ func (g *cgroup) oomKills() bool {
 	return false
 }
 
-// remove takes the cgroup away; nothing may live in it any more.
+// remove takes the cgroup away. Its processes have been killed; the kernel may
+// take a moment more to let go of them.
 func (g *cgroup) remove() error {
 	g.procs.Close()
-	if err := os.Remove(g.dir); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("cannot remove a cgroup: %w", err)
+	for deadline := time.Now().Add(destroyBound); ; time.Sleep(time.Millisecond) {
+		err := os.Remove(g.dir)
+		switch {
+		case err == nil || errors.Is(err, os.ErrNotExist):
+			return nil
+		case !errors.Is(err, unix.EBUSY) || time.Now().After(deadline):
+			return fmt.Errorf("cannot remove a cgroup: %w", err)
+		}
 	}
-	return nil
 }
 
 func (c *cgroups) close() {
@@ -178,92 +183,4 @@ func startTime(pid int) int64 {
 	}
 	n, _ := strconv.ParseInt(string(fields[19]), 10, 64)
 	return n
-}
-
-// place is a folder in which this process may be able to make cgroups.
-type place struct {
-	dir string
-	v2  bool
-}
-
-// cgroupPlaces lists, best first, our own cgroup and the root of its hierarchy.
-func cgroupPlaces() []place {
-	own := ownCgroups()
-	var places []place
-	for _, m := range cgroupMounts() {
-		path, ok := own["memory"]
-		if m.v2 {
-			path, ok = own[""]
-		}
-		if !ok {
-			continue
-		}
-		rel, err := filepath.Rel(m.root, path)
-		if err != nil || strings.HasPrefix(rel, "..") {
-			rel = "."
-		}
-		places = append(places, place{filepath.Join(m.point, rel), m.v2})
-		if m.v2 && rel != "." && os.Geteuid() == 0 {
-			// Version 2 lets no cgroup with processes of its own have limited ones below.
-			places = append(places, place{m.point, true})
-		}
-	}
-	return places
-}
-
-// ownCgroups maps a controller ("" for version 2) to the cgroup we are in.
-func ownCgroups() map[string]string {
-	own := map[string]string{}
-	b, _ := os.ReadFile("/proc/self/cgroup")
-	for line := range strings.Lines(string(b)) {
-		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(parts) != 3 {
-			continue
-		}
-		for _, controller := range strings.Split(parts[1], ",") {
-			own[controller] = parts[2]
-		}
-	}
-	return own
-}
-
-type cgroupMount struct {
-	root, point string
-	v2          bool
-}
-
-// cgroupMounts finds where memory can be bounded.
-func cgroupMounts() []cgroupMount {
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	var mounts []cgroupMount
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		before, after, _ := strings.Cut(lines.Text(), " - ")
-		left, right := strings.Fields(before), strings.Fields(after)
-		if len(left) < 5 || len(right) < 3 {
-			continue
-		}
-		m := cgroupMount{root: left[3], point: left[4], v2: right[0] == "cgroup2"}
-		if m.v2 && hasWord(filepath.Join(m.point, "cgroup.controllers"), "memory") ||
-			right[0] == "cgroup" && strings.Contains(","+right[2]+",", ",memory,") {
-			mounts = append(mounts, m)
-		}
-	}
-	return mounts
-}
-
-func hasWord(file, word string) bool {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return false
-	}
-	for _, w := range strings.Fields(string(b)) {
-		if w == word {
-			return true
-		}
-	}
-	return false
 }

@@ -114,8 +114,10 @@ func hostPID(pidfd int) (int, error) {
 }
 
 // kill ends the tree: when process 1 of a pid namespace ends, all of it does.
+// The interpreter, which is not that process's child, is told beside it.
 func (s *sandbox) kill() {
 	unix.PidfdSendSignal(s.initFD, unix.SIGKILL, nil, 0)
+	unix.PidfdSendSignal(s.mainFD, unix.SIGKILL, nil, 0)
 }
 
 // waitGone waits until process 1, and so every process, is gone.
