@@ -78,6 +78,7 @@ class Zygote:
 
     def serve(self):
         signal.signal(signal.SIGCHLD, self.reap)
+        bootstrap.rehearse()
         gc.collect()
         gc.freeze()  # a collection in a sandbox leaves the shared pages shared
         while True:
