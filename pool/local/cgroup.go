@@ -67,9 +67,9 @@ func (c *cgroups) try() error {
 
 // cgroup is the memory cgroup of one sandbox.
 type cgroup struct {
-	dir   string
-	v2    bool
-	procs *os.File // writing "0" to it moves the writer in
+	dir  string
+	v2   bool
+	join *os.File // writing "0" to it moves the writer in
 }
 
 func (c *cgroups) make() (*cgroup, error) {
@@ -93,13 +93,23 @@ func (c *cgroups) make() (*cgroup, error) {
 		}
 	}
 	if err == nil {
-		g.procs, err = os.OpenFile(filepath.Join(g.dir, "cgroup.procs"), os.O_WRONLY, 0)
+		g.join, err = os.OpenFile(filepath.Join(g.dir, joinFile(c.v2)), os.O_WRONLY, 0)
 	}
 	if err != nil {
 		os.Remove(g.dir)
 		return nil, fmt.Errorf("cannot bound a cgroup's memory: %w", err)
 	}
 	return g, nil
+}
+
+// joinFile names the file through which a process with one thread moves in. In
+// version 1 a thread that moves itself takes no lock; a process takes one that
+// waits some 7 ms for all processors, and holds up every fork meanwhile.
+func joinFile(v2 bool) string {
+	if v2 {
+		return "cgroup.procs"
+	}
+	return "tasks"
 }
 
 // write writes without creating: these files exist or are not supported.
@@ -136,7 +146,7 @@ func (g *cgroup) oomKills() bool {
 // remove takes the cgroup away. Its processes have been killed; the kernel may
 // take a moment more to let go of them.
 func (g *cgroup) remove() error {
-	g.procs.Close()
+	g.join.Close()
 	for deadline := time.Now().Add(destroyBound); ; time.Sleep(time.Millisecond) {
 		err := os.Remove(g.dir)
 		switch {

@@ -169,7 +169,7 @@ func (d *Driver) spawn(ctx context.Context, z *zygote, t pool.Template) (*sandbo
 			ends.closeAll()
 			return nil, err
 		}
-		theirs = append(theirs, int(s.cgroup.procs.Fd()))
+		theirs = append(theirs, int(s.cgroup.join.Fd()))
 	}
 	s.initFD, s.mainFD, err = z.spawn(ctx, theirs, s.ended)
 	ends.closeTheirs()

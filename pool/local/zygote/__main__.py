@@ -6,7 +6,7 @@ service talks to it over descriptor 3, a SOCK_SEQPACKET socket:
     service -> zygote   the configuration, as JSON; once
     zygote  -> service  {"proc": bool} when it is ready, or {"error": text}
     service -> zygote   an 8-byte id, with the descriptors control, stdout,
-                        stderr and any cgroup.procs files to join
+                        stderr and any files of cgroups to join
     zygote  -> service  "P" + id, with pidfds of the sandbox's init and of its
                         interpreter; or "X" + id + an error's text
     zygote  -> service  "E" + id + wait status, when the interpreter has ended
@@ -78,6 +78,7 @@ class Zygote:
 
     def serve(self):
         signal.signal(signal.SIGCHLD, self.reap)
+        bootstrap.rehearse()
         gc.collect()
         gc.freeze()  # a collection in a sandbox leaves the shared pages shared
         while True:

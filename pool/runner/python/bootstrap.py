@@ -56,6 +56,9 @@ except ValueError:
 f(2)
 """
 
+# Runs after which CPython 3.11 and newer have specialised a piece of code.
+REHEARSALS = 20
+
 
 def furnish():
     """Adds what `import site` would: exit(), help() and the like.
@@ -72,13 +75,14 @@ def furnish():
 
 def serve(control, work=WORK):
     """Warms up, says ready, runs the one request and ends the process."""
+    owner = os.getpid()
+    _install_interrupt(control, owner)
+    _settle(work)
     _warm_up(work)
     os.write(control, b"R")
     request = _read_frame(control)
     if request is None:
         os._exit(0)
-    owner = os.getpid()
-    _install_interrupt(control, owner)
     record = {"exit_code": 1}
     try:
         _prepare(request, work)
@@ -120,18 +124,46 @@ def _send_record(control, record):
         frame = frame[os.write(control, frame):]
 
 
+def rehearse():
+    """Runs WARM_UP until the interpreter has specialised the code it goes through.
+
+    Called once before any sandbox is forked: otherwise each of them would do the
+    same again, and copy the pages that the code stands in.
+    """
+    for _ in range(REHEARSALS):
+        _muted(_execute, WARM_UP, os.path.join(WORK, MAIN))
+
+
 def _warm_up(work):
-    """Runs WARM_UP the way a program runs, with its output thrown away."""
+    """Does what a run does, with its output thrown away."""
+    _prepare(json.loads('{"code": ""}'), work)
+    _muted(_execute, WARM_UP, os.path.join(work, MAIN))
+
+
+def _muted(function, *args):
+    """Calls function with both outputs going nowhere, and records it there."""
     null = os.open(os.devnull, os.O_RDWR)
     out, err = os.dup(1), os.dup(2)
     os.dup2(null, 1)
     os.dup2(null, 2)
-    _execute(WARM_UP, os.path.join(work, MAIN))
+    record = function(*args)
+    _flush_files()
     _flush()
+    _send_record(null, record)
     os.dup2(out, 1)
     os.dup2(err, 2)
     for fd in (null, out, err):
         os.close(fd)
+
+
+def _settle(work):
+    """Does what every program needs and no request decides."""
+    sys.path.insert(0, work)
+    os.chdir(work)
+    random.seed()
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed()
 
 
 def _prepare(request, work):
@@ -139,16 +171,20 @@ def _prepare(request, work):
     os.environ.update(request.get("env") or {})
     for file in request.get("files") or ():
         _write_file(work, file)
-    with open(os.path.join(work, MAIN), "wb") as f:
-        f.write(request["code"].encode("utf-8", "surrogatepass"))
+    _write(os.path.join(work, MAIN), request["code"].encode("utf-8", "surrogatepass"))
     _set_stdin(request.get("stdin"))
     sys.argv[:] = [MAIN] + list(request.get("args") or ())
-    sys.path.insert(0, work)
-    os.chdir(work)
-    random.seed()
-    numpy_random = sys.modules.get("numpy.random")
-    if numpy_random is not None:
-        numpy_random.seed()
+
+
+def _write(path, data):
+    """Writes a file without a file object, which costs more than the writing."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(fd, rest):]
+    finally:
+        os.close(fd)
 
 
 def _write_file(work, file):
@@ -159,8 +195,7 @@ def _write_file(work, file):
         data = base64.b64decode(content)
     else:
         data = content.encode("utf-8")
-    with open(path, "wb") as f:
-        f.write(data)
+    _write(path, data)
 
 
 def _set_stdin(text):
