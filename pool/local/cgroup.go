@@ -1,14 +1,15 @@
 package local
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -21,7 +22,18 @@ type cgroups struct {
 	v2     bool
 	memory int64 // limit in bytes
 	last   atomic.Uint64
+
+	mu    sync.Mutex
+	spare []*cgroup // empty ones, to be used again
 }
+
+const (
+	maxSpare = 32 // empty cgroups kept
+	// spareUse is what may still be charged to an empty cgroup that is used
+	// again, in bytes: the kernel takes shared memory apart after its last
+	// process has gone, and files read stay charged to their first reader.
+	spareUse = 4 << 20
+)
 
 const cgroupPrefix = "code-sandbox-"
 
@@ -66,15 +78,50 @@ func (c *cgroups) try() error {
 	return g.remove()
 }
 
+// take gives an empty cgroup. Making and removing one costs the kernel as much
+// as a fork, so one serves many sandboxes, one after the other.
+func (c *cgroups) take() (*cgroup, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.spare) == 0 {
+		return c.make()
+	}
+	g := c.spare[0]
+	c.spare = c.spare[1:]
+	if g.used() <= spareUse {
+		return g, nil
+	}
+	if err := g.remove(); err != nil {
+		return nil, err
+	}
+	return c.make()
+}
+
+// giveBack takes a cgroup in which nothing lives any more. One whose limit was
+// reached is not used again: the kernel's count of that never goes back.
+func (c *cgroups) giveBack(g *cgroup) error {
+	if g.oomKills() {
+		return g.remove()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.spare) == maxSpare {
+		return g.remove()
+	}
+	c.spare = append(c.spare, g)
+	return nil
+}
+
 // cgroup is the memory cgroup of one sandbox.
 type cgroup struct {
-	dir  string
-	v2   bool
-	join *os.File // writing "0" to it moves the writer in
+	dir    string
+	join   *os.File // writing "0" to it moves the writer in
+	events *os.File // says whether the limit has ended anything
+	usage  *os.File // bytes charged now
 }
 
 func (c *cgroups) make() (*cgroup, error) {
-	g := &cgroup{dir: filepath.Join(c.dir, strconv.FormatUint(c.last.Add(1), 10)), v2: c.v2}
+	g := &cgroup{dir: filepath.Join(c.dir, strconv.FormatUint(c.last.Add(1), 10))}
 	if err := os.Mkdir(g.dir, 0o755); err != nil {
 		return nil, fmt.Errorf("cannot make a cgroup: %w", err)
 	}
@@ -96,8 +143,14 @@ func (c *cgroups) make() (*cgroup, error) {
 	if err == nil {
 		g.join, err = os.OpenFile(filepath.Join(g.dir, joinFile(c.v2)), os.O_WRONLY, 0)
 	}
+	if err == nil {
+		g.events, err = os.Open(filepath.Join(g.dir, eventsFile(c.v2)))
+	}
+	if err == nil {
+		g.usage, err = os.Open(filepath.Join(g.dir, usageFile(c.v2)))
+	}
 	if err != nil {
-		os.Remove(g.dir)
+		g.remove()
 		return nil, fmt.Errorf("cannot bound a cgroup's memory: %w", err)
 	}
 	return g, nil
@@ -111,6 +164,20 @@ func joinFile(v2 bool) string {
 		return "cgroup.procs"
 	}
 	return "tasks"
+}
+
+func eventsFile(v2 bool) string {
+	if v2 {
+		return "memory.events"
+	}
+	return "memory.oom_control"
+}
+
+func usageFile(v2 bool) string {
+	if v2 {
+		return "memory.current"
+	}
+	return "memory.usage_in_bytes"
 }
 
 // write writes without creating: these files exist or are not supported.
@@ -128,15 +195,12 @@ func write(dir, name, value string) error {
 
 // oomKills says whether the limit has ended anything in the cgroup.
 func (g *cgroup) oomKills() bool {
-	name := "memory.oom_control"
-	if g.v2 {
-		name = "memory.events"
-	}
-	b, err := os.ReadFile(filepath.Join(g.dir, name))
-	if err != nil {
+	buf := make([]byte, 512)
+	n, err := g.events.ReadAt(buf, 0)
+	if err != nil && err != io.EOF {
 		return false
 	}
-	for line := range bytes.Lines(b) {
+	for line := range bytes.Lines(buf[:n]) {
 		if n, ok := bytes.CutPrefix(line, []byte("oom_kill ")); ok {
 			return string(bytes.TrimSpace(n)) != "0"
 		}
@@ -144,9 +208,25 @@ func (g *cgroup) oomKills() bool {
 	return false
 }
 
+// used is how many bytes are charged to the cgroup, as far as that can be read.
+func (g *cgroup) used() int64 {
+	buf := make([]byte, 32)
+	n, err := g.usage.ReadAt(buf, 0)
+	if err != nil && err != io.EOF {
+		return math.MaxInt64
+	}
+	bytes, err := strconv.ParseInt(string(bytes.TrimSpace(buf[:n])), 10, 64)
+	if err != nil {
+		return math.MaxInt64
+	}
+	return bytes
+}
+
 // remove takes the cgroup away; nothing may live in it any more.
 func (g *cgroup) remove() error {
-	g.join.Close()
+	g.join.Close() // nil is fine
+	g.events.Close()
+	g.usage.Close()
 	if err := os.Remove(g.dir); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("cannot remove a cgroup: %w", err)
 	}
@@ -154,6 +234,12 @@ func (g *cgroup) remove() error {
 }
 
 func (c *cgroups) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, g := range c.spare {
+		g.remove()
+	}
+	c.spare = nil
 	entries, _ := os.ReadDir(c.dir)
 	for _, e := range entries {
 		if e.IsDir() {
@@ -188,92 +274,4 @@ func startTime(pid int) int64 {
 	}
 	n, _ := strconv.ParseInt(string(fields[19]), 10, 64)
 	return n
-}
-
-// place is a folder in which this process may be able to make cgroups.
-type place struct {
-	dir string
-	v2  bool
-}
-
-// cgroupPlaces lists, best first, our own cgroup and the root of its hierarchy.
-func cgroupPlaces() []place {
-	own := ownCgroups()
-	var places []place
-	for _, m := range cgroupMounts() {
-		path, ok := own["memory"]
-		if m.v2 {
-			path, ok = own[""]
-		}
-		if !ok {
-			continue
-		}
-		rel, err := filepath.Rel(m.root, path)
-		if err != nil || strings.HasPrefix(rel, "..") {
-			rel = "."
-		}
-		places = append(places, place{filepath.Join(m.point, rel), m.v2})
-		if m.v2 && rel != "." && os.Geteuid() == 0 {
-			// Version 2 lets no cgroup with processes of its own have limited ones below.
-			places = append(places, place{m.point, true})
-		}
-	}
-	return places
-}
-
-// ownCgroups maps a controller ("" for version 2) to the cgroup we are in.
-func ownCgroups() map[string]string {
-	own := map[string]string{}
-	b, _ := os.ReadFile("/proc/self/cgroup")
-	for line := range strings.Lines(string(b)) {
-		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(parts) != 3 {
-			continue
-		}
-		for _, controller := range strings.Split(parts[1], ",") {
-			own[controller] = parts[2]
-		}
-	}
-	return own
-}
-
-type cgroupMount struct {
-	root, point string
-	v2          bool
-}
-
-// cgroupMounts finds where memory can be bounded.
-func cgroupMounts() []cgroupMount {
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	var mounts []cgroupMount
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		before, after, _ := strings.Cut(lines.Text(), " - ")
-		left, right := strings.Fields(before), strings.Fields(after)
-		if len(left) < 5 || len(right) < 3 {
-			continue
-		}
-		m := cgroupMount{root: left[3], point: left[4], v2: right[0] == "cgroup2"}
-		if m.v2 && hasWord(filepath.Join(m.point, "cgroup.controllers"), "memory") ||
-			right[0] == "cgroup" && strings.Contains(","+right[2]+",", ",memory,") {
-			mounts = append(mounts, m)
-		}
-	}
-	return mounts
-}
-
-func hasWord(file, word string) bool {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return false
-	}
-	for _, w := range strings.Fields(string(b)) {
-		if w == word {
-			return true
-		}
-	}
-	return false
 }
