@@ -118,7 +118,7 @@ func (o Options) validate() error {
 	case o.InFlightPerCaller < 0:
 		return errors.New("InFlightPerCaller must not be negative")
 	case o.Target > o.MaxTarget:
-		return fmt.Errorf("Target (%d) must not exceed MaxTarget (%d)", o.Target, o.MaxTarget)
+		return fmt.Errorf("the setting Target (%d) must not exceed MaxTarget (%d)", o.Target, o.MaxTarget)
 	case o.MaxTarget > o.Max:
 		return fmt.Errorf("MaxTarget (%d) must not exceed Max (%d)", o.MaxTarget, o.Max)
 	case len(o.Templates) > o.MaxTemplates:

@@ -24,29 +24,30 @@ func newGate(l ServerLimits) *gate {
 	return &gate{maxRuns: l.Requests, maxBytes: l.BodiesBytes, idle: make(chan struct{})}
 }
 
-// enter lets one run in whose body has n bytes; leave(n) must follow.
-func (g *gate) enter(n int64) *api.Error {
+// enter lets in a request for so many runs (one, or none yet) whose body has n
+// bytes; leave with the same numbers must follow.
+func (g *gate) enter(runs int, n int64) *api.Error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case g.shut:
 		return api.Errorf(api.NoCapacity, "the sidecar is shutting down and starts no more runs: send the request again").After(time.Second)
-	case g.runs >= g.maxRuns:
+	case g.runs+runs > g.maxRuns:
 		return api.Errorf(api.Busy, "%d runs are in flight, which is the limit here: send the request again when one has ended", g.runs).After(time.Second)
 	case g.bytes+n > g.maxBytes:
 		return api.Errorf(api.Busy, "the runs in flight hold %d bytes of requests and this one has %d more, over the limit of %d: send it again when one has ended", g.bytes, n, g.maxBytes).After(time.Second)
 	}
-	g.runs++
+	g.runs += runs
 	g.bytes += n
 	return nil
 }
 
-func (g *gate) leave(n int64) {
+func (g *gate) leave(runs int, n int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.runs--
+	g.runs -= runs
 	g.bytes -= n
-	if g.shut && g.runs == 0 {
+	if g.shut && runs > 0 && g.runs == 0 {
 		close(g.idle)
 	}
 }

@@ -29,6 +29,10 @@ func (s *Server) table() map[string]route {
 	return map[string]route{
 		"/run_python":    {"POST", s.runPython},
 		"/v1/run_python": {"POST", s.runPython},
+		"/mcp":           {"POST", s.serveMCP},
+		"/limits":        {"GET", s.serveLimits},
+		"/tool":          {"GET", s.serveTool},
+		"/openapi.yaml":  {"GET", serveOpenAPI},
 		"/healthz":       {"GET", healthz},
 	}
 }

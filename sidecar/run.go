@@ -16,13 +16,13 @@ func (s *Server) runPython(ctx *fasthttp.RequestCtx, x *exchange) *api.Error {
 	if err != nil {
 		return err
 	}
-	if err := s.gate.enter(in.size); err != nil {
+	if err := s.gate.enter(1, in.size); err != nil {
 		if in.key != "" && s.keys.has(in.key) {
 			return err.MaybeRan()
 		}
 		return err
 	}
-	v := &visit{leave: func() { s.gate.leave(in.size) }}
+	v := &visit{leave: func() { s.gate.leave(1, in.size) }}
 	defer func() {
 		if !x.streaming {
 			v.end(nil)

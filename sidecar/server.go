@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 
@@ -63,6 +64,7 @@ type Server struct {
 	gate    *gate
 	gone    *watcher
 	keys    *keys
+	mcp     http.Handler
 	routes  map[string]route
 
 	api, admin           *fasthttp.Server
@@ -91,6 +93,7 @@ func New(o Options) (*Server, error) {
 	s.keys = newKeys(o.Limits.Server)
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	s.gone = newWatcher(m.hangups.Inc)
+	s.mcp = s.newMCP()
 	s.routes = s.table()
 	if s.listener, err = bind("listen", o.Listen); err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -170,8 +171,7 @@ func newService(ctx context.Context, o localOptions) (*service, error) {
 		})
 	}
 	if err != nil {
-		s.driver.Close()
-		return nil, err
+		return nil, errors.Join(err, s.driver.Close())
 	}
 	return s, nil
 }

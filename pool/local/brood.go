@@ -23,7 +23,6 @@ type brood struct {
 	slots   [zygotesPerTemplate]slot
 	next    int
 	retired []*zygote // worn out, but with sandboxes alive
-	closed  bool
 	renew   sync.WaitGroup
 }
 

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -222,15 +223,21 @@ func (g *cgroup) used() int64 {
 	return bytes
 }
 
-// remove takes the cgroup away; nothing may live in it any more.
+// remove takes the cgroup away. Its processes have been killed; the kernel may
+// take a moment more to let go of them.
 func (g *cgroup) remove() error {
 	g.join.Close() // nil is fine
 	g.events.Close()
 	g.usage.Close()
-	if err := os.Remove(g.dir); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("cannot remove a cgroup: %w", err)
+	for deadline := time.Now().Add(destroyBound); ; time.Sleep(time.Millisecond) {
+		err := os.Remove(g.dir)
+		switch {
+		case err == nil || errors.Is(err, os.ErrNotExist):
+			return nil
+		case !errors.Is(err, unix.EBUSY) || time.Now().After(deadline):
+			return fmt.Errorf("cannot remove a cgroup: %w", err)
+		}
 	}
-	return nil
 }
 
 func (c *cgroups) close() {

@@ -87,14 +87,17 @@ func (s *sandbox) ended(e exit) {
 const sigRTMax = unix.Signal(64)
 
 func (s *sandbox) watchMemory() (func() bool, error) {
-	if s.cgroup != nil {
-		return s.cgroup.oomKills, nil
+	entry := &watched{cgroup: s.cgroup, kill: s.kill}
+	if s.cgroup == nil {
+		pid, err := hostPID(s.mainFD)
+		if err != nil {
+			return nil, err
+		}
+		if entry.namespace, err = pidNamespace(pid); err != nil {
+			return nil, err
+		}
 	}
-	pid, err := hostPID(s.mainFD)
-	if err != nil {
-		return nil, err
-	}
-	return s.driver.watchdog.add(pid, s.kill)
+	return s.driver.watchdog.add(entry), nil
 }
 
 // hostPID is the pid, as this process sees it, of the process behind a pidfd.
@@ -111,8 +114,10 @@ func hostPID(pidfd int) (int, error) {
 }
 
 // kill ends the tree: when process 1 of a pid namespace ends, all of it does.
+// The interpreter, which is not that process's child, is told beside it.
 func (s *sandbox) kill() {
 	unix.PidfdSendSignal(s.initFD, unix.SIGKILL, nil, 0)
+	unix.PidfdSendSignal(s.mainFD, unix.SIGKILL, nil, 0)
 }
 
 // waitGone waits until process 1, and so every process, is gone.

@@ -40,10 +40,10 @@ func seccompProgram() ([]byte, error) {
 			// The C library falls back to clone, whose flags can be looked at.
 			{Action: seccomp.ActionErrno | seccomp.Action(unix.ENOSYS), Names: []string{"clone3"}},
 			{Action: seccomp.ActionAllow, Names: allowed, NamesWithCondtions: []seccomp.NameWithConditions{
-				{Name: "clone", Conditions: argument(0, seccomp.BitsNotSet, namespaceFlags)},
-				{Name: "socket", Conditions: argument(0, seccomp.Equal, unix.AF_UNIX)},
-				{Name: "socket", Conditions: argument(0, seccomp.Equal, unix.AF_INET)},
-				{Name: "socket", Conditions: argument(0, seccomp.Equal, unix.AF_INET6)},
+				{Name: "clone", Conditions: first(seccomp.BitsNotSet, namespaceFlags)},
+				{Name: "socket", Conditions: first(seccomp.Equal, unix.AF_UNIX)},
+				{Name: "socket", Conditions: first(seccomp.Equal, unix.AF_INET)},
+				{Name: "socket", Conditions: first(seccomp.Equal, unix.AF_INET6)},
 			}},
 		},
 	}
@@ -54,8 +54,9 @@ func seccompProgram() ([]byte, error) {
 	return encode(append(refuseRawSockets(), filter...))
 }
 
-func argument(n uint32, op seccomp.Operation, value uint64) seccomp.ArgumentConditions {
-	return seccomp.ArgumentConditions{{Argument: n, Operation: op, Value: value}}
+// first is a condition on a call's first argument.
+func first(op seccomp.Operation, value uint64) seccomp.ArgumentConditions {
+	return seccomp.ArgumentConditions{{Argument: 0, Operation: op, Value: value}}
 }
 
 // allowedCalls are the names that the default profile allows without

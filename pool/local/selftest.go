@@ -23,8 +23,10 @@ func (d *Driver) SelfTest(ctx context.Context, t pool.Template) error {
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, d.advice())
 	}
-	defer d.Destroy(context.WithoutCancel(ctx), s.ID())
-	res, err := s.Run(ctx, &wire.Request{Code: selfTest, TimeoutSeconds: 20}, nil)
+	res, err := s.Run(ctx, &wire.Request{Code: selfTest, TimeoutSeconds: 20, Args: []string{
+		fmt.Sprint(t.Limits.DiskBytes), fmt.Sprint(t.Limits.DiskFiles),
+	}}, nil)
+	err = errors.Join(err, d.Destroy(context.WithoutCancel(ctx), s.ID()))
 	if err != nil {
 		return fmt.Errorf("cannot test the isolation: %w", err)
 	}

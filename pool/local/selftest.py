@@ -7,7 +7,9 @@ just like one that works, until somebody tries.
 import ctypes
 import json
 import os
+import resource
 import socket
+import sys
 
 libc = ctypes.CDLL(None, use_errno=True)
 NUMBERS = {
@@ -36,7 +38,7 @@ def expect(good, text):
 refused("mount", libc.mount(b"none", b"/nowhere", b"tmpfs", 0, None))
 refused("unshare", libc.unshare(0))
 refused("setns", libc.setns(-1, 0))
-refused("ptrace", libc.ptrace(0, 0, 0, 0))
+refused("ptrace", libc.ptrace(16, -1, 0, 0))
 refused("personality", libc.personality(0xFFFFFFFF))
 refused("process_vm_readv", libc.process_vm_readv(os.getpid(), None, 0, None, 0, 0))
 refused("open_by_handle_at", libc.open_by_handle_at(-1, None, 0))
@@ -68,11 +70,11 @@ if status is not None:
 expect(os.getuid() == 1000 and os.getgid() == 1000, "the program runs as user %d" % os.getuid())
 expect(os.getpid() < 10, "the program has no pid namespace of its own")
 expect(os.statvfs("/").f_flag & os.ST_RDONLY and os.statvfs("/usr").f_flag & os.ST_RDONLY, "the root is writable")
-expect(os.statvfs("/tmp").f_blocks > 0 and os.statvfs("/tmp").f_files > 0, "the disk is not bounded")
+disk = os.statvfs("/tmp")
+expect(disk.f_blocks * disk.f_frsize <= int(sys.argv[1]), "the bytes on its disk are not bounded")
+expect(disk.f_files <= int(sys.argv[2]), "the files on its disk are not bounded")
 expect(socket.gethostname() == "sandbox", "the host's name is visible")
 for limit in ("RLIMIT_NPROC", "RLIMIT_NOFILE", "RLIMIT_CORE"):
-    import resource
-
     expect(resource.getrlimit(getattr(resource, limit))[1] != resource.RLIM_INFINITY, "%s is not set" % limit)
 try:
     socket.create_connection(("192.0.2.1", 9), timeout=2)

@@ -11,45 +11,46 @@ import (
 	"time"
 )
 
-// watchInterval is how often memory is looked at where no cgroup bounds it.
+// watchInterval is how often running sandboxes are looked at.
 const watchInterval = 50 * time.Millisecond
 
-// watchdog ends sandboxes that use too much memory on machines where this
-// service can make no memory cgroup. It counts each process's proportional
-// share, so that the zygote's pages are not counted in every sandbox. Between
-// two looks a program can overshoot: RLIMIT_AS bounds by how much.
+// watchdog ends running sandboxes that are over their memory limit.
+//
+// With a memory cgroup the kernel holds the limit, but may end one process and
+// leave a crippled program to its timeout: the rest is ended here. Where no
+// cgroup can be made, the processes' proportional shares are added up, so that
+// the zygote's pages do not count in every sandbox. A program can then
+// overshoot between two looks; RLIMIT_AS bounds by how much.
 type watchdog struct {
-	limit   int64
+	limit   int64 // bytes
 	mu      sync.Mutex
-	watched map[string]*watched // by pid namespace, as /proc shows it
+	running map[*watched]struct{}
 }
 
+// watched is one running sandbox.
 type watched struct {
-	kill     func()
-	overused bool
+	cgroup    *cgroup // nil when its memory is to be added up
+	namespace string  // of its processes, as /proc shows it; without a cgroup
+	kill      func()
+	over      bool
 }
 
 func newWatchdog(limit int64) *watchdog {
-	return &watchdog{limit: limit, watched: map[string]*watched{}}
+	return &watchdog{limit: limit, running: map[*watched]struct{}{}}
 }
 
-// add watches the pid namespace that process pid is in, until the returned
-// function is called; that says whether the sandbox was ended for its memory.
-func (w *watchdog) add(pid int, kill func()) (done func() bool, err error) {
-	ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
-	if err != nil {
-		return nil, fmt.Errorf("cannot watch a sandbox's memory: %w", err)
-	}
-	entry := &watched{kill: kill}
+// add watches until the returned function is called, which says whether the
+// sandbox went over its limit.
+func (w *watchdog) add(entry *watched) (done func() bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.watched[ns] = entry
+	w.running[entry] = struct{}{}
 	return func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		delete(w.watched, ns)
-		return entry.overused
-	}, nil
+		delete(w.running, entry)
+		return entry.over || entry.cgroup != nil && entry.cgroup.oomKills()
+	}
 }
 
 func (w *watchdog) run(ctx context.Context) {
@@ -67,24 +68,37 @@ func (w *watchdog) run(ctx context.Context) {
 
 func (w *watchdog) look() {
 	w.mu.Lock()
-	idle := len(w.watched) == 0
-	w.mu.Unlock()
-	if idle {
-		return
-	}
-	used := memoryByNamespace()
-	w.mu.Lock()
 	defer w.mu.Unlock()
-	for ns, entry := range w.watched {
-		if used[ns] > w.limit && !entry.overused {
-			entry.overused = true
+	var used map[string]int64
+	for entry := range w.running {
+		if entry.over {
+			continue
+		}
+		if entry.cgroup != nil {
+			entry.over = entry.cgroup.oomKills()
+		} else {
+			if used == nil {
+				used = memoryByNamespace()
+			}
+			entry.over = used[entry.namespace] > w.limit
+		}
+		if entry.over {
 			entry.kill()
 		}
 	}
 }
 
-// memoryByNamespace sums the proportional memory of all processes we may look
-// at, in bytes, by pid namespace.
+// pidNamespace is the pid namespace of a process, as memoryByNamespace names it.
+func pidNamespace(pid int) (string, error) {
+	ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
+	if err != nil {
+		return "", fmt.Errorf("cannot watch a sandbox's memory: %w", err)
+	}
+	return ns, nil
+}
+
+// memoryByNamespace adds up the proportional memory of all processes we may
+// look at, in bytes, by pid namespace.
 func memoryByNamespace() map[string]int64 {
 	used := map[string]int64{}
 	processes, _ := filepath.Glob("/proc/[0-9]*")

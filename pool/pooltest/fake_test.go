@@ -29,7 +29,7 @@ func TestFakeFailsAsTold(t *testing.T) {
 		no := errors.New("no")
 		d.FailStarts(func(pool.Template) error { return no })
 		begun := time.Now()
-		if _, err := d.Start(t.Context(), pool.Template{}); err != no || time.Since(begun) != time.Second {
+		if _, err := d.Start(t.Context(), pool.Template{}); !errors.Is(err, no) || time.Since(begun) != time.Second {
 			t.Errorf("start fails with %v after %v", err, time.Since(begun))
 		}
 		d.FailStarts(nil)
@@ -38,7 +38,7 @@ func TestFakeFailsAsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.FailDestroys(func(string) error { return no })
-		if err := d.Destroy(t.Context(), s.ID()); err != no || len(d.Alive()) != 1 {
+		if err := d.Destroy(t.Context(), s.ID()); !errors.Is(err, no) || len(d.Alive()) != 1 {
 			t.Errorf("destroy fails with %v, %d are left", err, len(d.Alive()))
 		}
 		d.Lose(s.ID(), true)

@@ -3,6 +3,7 @@ package runner
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -121,11 +122,14 @@ func (c *capture) addTail(b []byte) {
 
 func (c *capture) truncated() bool { return c.total > int64(c.limit) }
 
+// last is what the tail holds, in order.
+func (c *capture) last() []byte { return slices.Concat(c.tail[c.next:], c.tail[:c.next]) }
+
 // text is what was kept, as valid UTF-8, with a line in place of what was not.
 func (c *capture) text() string {
-	tail := append(c.tail[c.next:len(c.tail):len(c.tail)], c.tail[:c.next]...)
+	tail := c.last()
 	if !c.truncated() {
-		return toText(append(c.head, tail...))
+		return toText(slices.Concat(c.head, tail))
 	}
 	head, tail := trimEnd(c.head), trimStart(tail)
 	return toText(head) + leftOut(c.total-int64(len(head)+len(tail))) + toText(tail)
@@ -141,7 +145,7 @@ func (c *capture) finishLive() {
 	if !c.truncated() {
 		return
 	}
-	tail := append(c.tail[c.next:len(c.tail):len(c.tail)], c.tail[:c.next]...)
+	tail := c.last()
 	if unseen := c.total - int64(c.limit); int64(len(tail)) > unseen {
 		tail = tail[int64(len(tail))-unseen:]
 	}

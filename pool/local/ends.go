@@ -1,0 +1,113 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ends are the two ends of a sandbox's descriptors.
+type ends struct {
+	control        *net.UnixConn
+	stdout, stderr *os.File
+	theirs         [3]int // control, stdout, stderr
+}
+
+func newEnds() (*ends, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a socket for a sandbox: %w", err)
+	}
+	var out, errs [2]int
+	if err := unix.Pipe2(out[:], unix.O_CLOEXEC); err != nil {
+		closeFDs(pair[:]...)
+		return nil, fmt.Errorf("cannot make a pipe for a sandbox: %w", err)
+	}
+	if err := unix.Pipe2(errs[:], unix.O_CLOEXEC); err != nil {
+		closeFDs(append(pair[:], out[:]...)...)
+		return nil, fmt.Errorf("cannot make a pipe for a sandbox: %w", err)
+	}
+	unix.SetNonblock(out[0], true)
+	unix.SetNonblock(errs[0], true)
+	ours := os.NewFile(uintptr(pair[0]), "control")
+	conn, err := net.FileConn(ours) // duplicates
+	ours.Close()
+	if err != nil {
+		closeFDs(pair[1], out[0], out[1], errs[0], errs[1])
+		return nil, fmt.Errorf("cannot use a sandbox's socket: %w", err)
+	}
+	return &ends{
+		control: conn.(*net.UnixConn),
+		stdout:  os.NewFile(uintptr(out[0]), "stdout"),
+		stderr:  os.NewFile(uintptr(errs[0]), "stderr"),
+		theirs:  [3]int{pair[1], out[1], errs[1]},
+	}, nil
+}
+
+func (e *ends) closeTheirs() { closeFDs(e.theirs[:]...) }
+
+func (e *ends) closeOurs() {
+	e.control.Close()
+	e.stdout.Close()
+	e.stderr.Close()
+}
+
+func (e *ends) closeAll() {
+	e.closeTheirs()
+	e.closeOurs()
+}
+
+func closeFDs(fds ...int) {
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+}
+
+// await takes over what the sandbox hands out, and its word that it is ready.
+func (s *sandbox) await(ctx context.Context) error {
+	if deadline, ok := ctx.Deadline(); ok {
+		s.control.SetReadDeadline(deadline)
+	}
+	stop := context.AfterFunc(ctx, func() { s.control.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	buf, oob := make([]byte, 600), make([]byte, unix.CmsgSpace(2*4))
+	n, oobn, _, _, err := s.control.ReadMsgUnix(buf, oob)
+	if err != nil || n == 0 || buf[0] != 'F' {
+		return notReady(buf[:max(n, 0)], err) // n is -1 when the socket was closed meanwhile
+	}
+	if err := s.takeOver(oob[:oobn]); err != nil {
+		return err
+	}
+	if n, err = s.control.Read(buf); err != nil || n == 0 || buf[0] != 'R' {
+		return notReady(buf[:n], err)
+	}
+	s.control.SetReadDeadline(time.Time{})
+	return nil
+}
+
+func notReady(said []byte, err error) error {
+	if len(said) > 0 && said[0] == 'X' {
+		return fmt.Errorf("the sandbox cannot be closed in: %s", said[1:])
+	}
+	return fmt.Errorf("the sandbox did not get ready: %w", err)
+}
+
+func (s *sandbox) takeOver(oob []byte) error {
+	fds, err := parseRights(oob)
+	if err != nil {
+		return err
+	}
+	s.workDir = os.NewFile(uintptr(fds[0]), "work")
+	if len(fds) > 1 {
+		f := os.NewFile(uintptr(fds[1]), "dns")
+		defer f.Close()
+		if s.dns, err = net.FilePacketConn(f); err != nil {
+			return fmt.Errorf("cannot use a sandbox's DNS socket: %w", err)
+		}
+	}
+	return nil
+}
