@@ -13,7 +13,7 @@ import (
 // that lay networks and filter packets, what runc is linked with, and what
 // images are made with.
 var debianPackages = []string{
-	"iproute2", "iptables", "nftables", "ipset", "conntrack", "procps", "util-linux", "kmod",
+	"iproute2", "iptables", "nftables", "ipset", "conntrack", "procps", "util-linux",
 	"gcc", "libc6-dev", "libseccomp-dev", "pkg-config", "python3", "python3-venv", "dpkg", "tar",
 }
 
