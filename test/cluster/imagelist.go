@@ -63,6 +63,6 @@ func imageList(mains []string) []image {
 		{name: "agent-bare", layers: []layer{barePython}, entrypoint: []string{"/usr/bin/python3"}, user: "65532:65532"},
 		{name: "agent-named", layers: []layer{debianPython}, cmd: python, user: "app", workdir: "/home/app"},
 		{name: "agent-root", layers: []layer{debianPython}, cmd: python},
-		{name: "agent-musl", layers: []layer{muslPython}, cmd: python, user: "1000:1000"},
+		// {name: "agent-musl", layers: []layer{muslPython}, cmd: python, user: "1000:1000"},
 	}
 }

@@ -139,8 +139,8 @@ func closeAll(files []*os.File) {
 func (s State) Enter(mounts bool, args ...string) []string {
 	enter := []string{"nsenter", fmt.Sprintf("--target=%d", s.Pid), "--net"}
 	if mounts {
-		// Entering a mount namespace changes the folder: --wd sets it again.
-		enter = append(enter, "--mount", "--pid", "--wd="+node.Work)
+		// Entering a mount namespace changes the folder.
+		enter = append(enter, "--mount", "--pid", "--wdns="+node.Work)
 	}
 	return append(append(enter, "--"), args...)
 }

@@ -64,10 +64,17 @@ func (k *keeper) keep(ctx context.Context, d Daemon, path string) {
 			k.log.Error("cannot start a daemon", "daemon", d.Name, "error", err)
 		} else {
 			status := <-exit
-			k.log.Warn("daemon ended", "daemon", d.Name, "status", status.ExitStatus(), "signal", status.Signal())
+			k.log.Warn("daemon ended", "daemon", d.Name, "how", describe(status))
 		}
 		time.Sleep(again)
 	}
+}
+
+func describe(status syscall.WaitStatus) string {
+	if status.Signaled() {
+		return "killed by signal " + status.Signal().String()
+	}
+	return fmt.Sprintf("exit status %d", status.ExitStatus())
 }
 
 // start holds the lock for as long as a child exists that nobody waits for.
