@@ -2,6 +2,7 @@ package local
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -45,7 +46,7 @@ func newCgroups(memory int64) (*cgroups, error) {
 	for _, place := range cgroupPlaces() {
 		removeStale(place.dir)
 		c := &cgroups{
-			dir:    filepath.Join(place.dir, fmt.Sprintf("%s%d-%d", cgroupPrefix, os.Getpid(), startTime(os.Getpid()))),
+			dir:    filepath.Join(place.dir, fmt.Sprintf("%s%d-%d-%s", cgroupPrefix, os.Getpid(), startTime(os.Getpid()), rand.Text()[:6])),
 			v2:     place.v2,
 			memory: memory,
 		}
