@@ -67,6 +67,9 @@ func NewBare(opts BareOptions) (*Bare, error) {
 		return nil, err
 	}
 	program, err := bareProgram()
+	if err == nil {
+		err = keepInherited()
+	}
 	if err != nil {
 		return nil, errors.Join(err, folder.remove())
 	}

@@ -29,6 +29,21 @@ const bareMark = "CODE_SANDBOX_FOLDER"
 // this process's descriptor, and inherit none.
 func bareProgram() (*os.File, error) { return memoryFile("bootstrap", python.Bootstrap) }
 
+// keepInherited keeps to this process the descriptors that it was started with,
+// by a shell for instance. All that Go opens is kept anyway.
+func keepInherited() error {
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return fmt.Errorf("cannot list the open descriptors: %w", err)
+	}
+	for _, entry := range open {
+		if fd, err := strconv.Atoi(entry.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return nil
+}
+
 // spawn starts one interpreter and waits until it is ready.
 func (d *Bare) spawn(ctx context.Context, t pool.Template) (*bareSandbox, error) {
 	ends, err := newEnds()
