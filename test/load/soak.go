@@ -35,7 +35,7 @@ func (s *Service) holds(ctx context.Context) (holding, error) {
 	t := s.tree()
 	service, _ := s.pssOf()
 	return holding{
-		processes: len(t[1]) + len(t[2]), descriptors: s.descriptors(), cgroups: len(s.cgroupUse()), memory: service,
+		processes: len(t[1]) + len(t[2]), descriptors: s.descriptors(), cgroups: len(s.cgroups()), memory: service,
 	}, nil
 }
 

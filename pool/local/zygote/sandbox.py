@@ -5,10 +5,10 @@ and the filter of system calls comes last. Steps named in config["without"] are
 left out, so that tests can show what each of them stops.
 """
 
+import _socket  # without the Python layer of socket, which each fork would pay for
 import array
 import os
 import resource
-import socket
 
 import bootstrap
 import linux
@@ -79,7 +79,7 @@ def _network(config, layers):
     """Brings up the loopback device, the only one; returns the DNS socket if any."""
     if "network" not in layers:
         return None
-    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
     linux.loopback_up(sock)
     if config["dns"] == "relay":
         sock.bind(("127.0.0.1", 53))
@@ -91,8 +91,9 @@ def _hand_over(control, dns):
     fds = [os.open("/work", os.O_RDONLY | os.O_DIRECTORY)]
     if dns is not None:
         fds.append(dns.fileno())
-    with socket.socket(fileno=os.dup(control)) as channel:
-        channel.sendmsg([b"F"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+    channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, control)
+    channel.sendmsg([b"F"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", fds))])
+    channel.detach()  # the descriptor stays open
     if dns is not None:
         dns.close()
     os.close(fds[0])
@@ -134,8 +135,9 @@ def _user(config, layers):
 
 def _map_user(uid, gid):
     for name, text in (("setgroups", "deny"), ("uid_map", "%d %d 1" % (UID, uid)), ("gid_map", "%d %d 1" % (UID, gid))):
-        with open("/proc/self/" + name, "w") as f:
-            f.write(text)
+        fd = os.open("/proc/self/" + name, os.O_WRONLY)
+        os.write(fd, text.encode())
+        os.close(fd)
 
 
 def _limits(config, layers):
