@@ -55,7 +55,7 @@ s.listen()
 t = socket.socket(2, 1)
 try: t.bind(("127.0.0.1", 48123)); t.listen()
 except OSError as e: could("not have port 48123: %s" % e)
-time.sleep(2)`,
+time.sleep(1.5)`,
 			code: `
 fails("reach the other's abstract socket", lambda: socket.socket(1, 1).connect("\0escape-between-sandboxes"), errno.ECONNREFUSED)
 fails("reach the other's port", lambda: socket.create_connection(("127.0.0.1", 48123), timeout=2), errno.ECONNREFUSED)`,

@@ -13,7 +13,7 @@ func resourceRows() []row {
 for i in range(8):
     if os.fork() == 0:
         hold = bytearray(b"x" * (1 << 20)) * 90
-        time.sleep(2)
+        time.sleep(1.5)
         os._exit(0)
 for i in range(8): os.wait()
 could("have 720 MiB")`, want: ends("out_of_memory"),
@@ -117,7 +117,7 @@ for kind in (os.PRIO_PGRP, os.PRIO_USER):
 key = 0x5ca9e
 ids = [call("msgget", key, 0o1666), call("semget", key, 1, 0o1666)]
 if min(ids) < 0: could("not make them: %s" % ids)
-time.sleep(2)
+time.sleep(1.5)
 call("msgctl", ids[0], 0, 0)
 libc.semctl(ids[1], 0, 0)`,
 			code: `
