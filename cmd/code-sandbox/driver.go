@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -46,24 +45,25 @@ func (s *service) tryOne(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyBound)
 	defer cancel()
 	if d, ok := s.driver.(*local.Driver); ok {
-		return s.explain(d.SelfTest(ctx, s.template))
+		return s.explain(ctx, d.SelfTest(ctx, s.template))
 	}
 	sandbox, err := s.driver.Start(ctx, s.template)
 	if err != nil {
-		return s.explain(err)
+		return s.explain(ctx, err)
 	}
 	return s.driver.Destroy(context.WithoutCancel(ctx), sandbox.ID())
 }
 
-// explain adds what to do to an error of the first start.
-func (s *service) explain(err error) error {
+// explain tells an error of the first start that has its cause in a module to
+// preload from one that has not.
+func (s *service) explain(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
 	for _, module := range s.template.Preload {
-		if strings.Contains(err.Error(), fmt.Sprintf("No module named '%s'", module)) {
-			return fmt.Errorf("cannot preload %q: %s does not have that module. Install it there, name another "+
-				"interpreter with --python (a virtual environment's is fine), or leave it out of --preload", module, s.python.Executable)
+		if cause := s.python.Import(ctx, module); cause != nil {
+			return fmt.Errorf("cannot preload %q: %w. Install it there, name another interpreter with --python "+
+				"(a virtual environment's is fine), or leave it out of --preload", module, cause)
 		}
 	}
 	return err

@@ -187,9 +187,6 @@ func (o *output) finish(a *answer) error {
 			return err
 		}
 	}
-	if a.Value != nil {
-		return o.write(wire.Stdout, *a.Value+"\n")
-	}
 	return nil
 }
 

@@ -27,7 +27,11 @@ var DataPackages = []string{"numpy", "pandas", "matplotlib"}
 
 // findPython asks the interpreter called name, a path or a command, what it is.
 const findPython = `
-import importlib.util, json, os, platform, sys
+import json, platform, sys
+if sys.version_info < (3, 8):
+    print(json.dumps({"version": platform.python_version(), "supported": False}))
+    sys.exit()
+import importlib.util, os
 prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, os.path.dirname(os.path.realpath(sys.executable))}
 print(json.dumps({
     "executable": os.path.abspath(sys.executable),
