@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -33,9 +34,26 @@ func newDriver(o localOptions, python local.Python, log hclog.Logger) (driver, e
 		fmt.Fprint(os.Stderr, bareWarning)
 		return local.NewBare(local.BareOptions{Python: python, MemoryBytes: int64(o.memory), Logger: log})
 	}
+	if err := visible(python); err != nil {
+		return nil, err
+	}
 	return local.New(local.Options{
 		Python: python, MemoryBytes: int64(o.memory), FreshInterpreter: o.freshInterpreter, Logger: log,
 	})
+}
+
+// visible refuses an interpreter that sandboxes would not see, or whose packages
+// they would not.
+func visible(python local.Python) error {
+	for _, p := range append([]string{python.Executable}, python.Path...) {
+		for _, own := range []string{"/tmp", "/var/tmp", "/dev", "/work", "/proc"} {
+			if strings.HasPrefix(p, own+"/") {
+				return fmt.Errorf("cannot use the Python interpreter %q: %q is in %s, where every sandbox has files of its own only; "+
+					"move the environment elsewhere, or name another with --python", python.Executable, p, own)
+			}
+		}
+	}
+	return nil
 }
 
 // tryOne starts one sandbox before anything is served: what is wrong with

@@ -158,7 +158,7 @@ func runLocal(ctx context.Context, o localOptions) error {
 	began := time.Now()
 	s, err := newService(ctx, o)
 	if err != nil {
-		return err
+		return unlessStopped(ctx, err)
 	}
 	defer func() {
 		if err := s.driver.Close(); err != nil {
@@ -166,9 +166,17 @@ func runLocal(ctx context.Context, o localOptions) error {
 		}
 	}()
 	if err := s.tryOne(ctx); err != nil {
-		return err
+		return unlessStopped(ctx, err)
 	}
 	return s.serve(ctx, began)
+}
+
+// unlessStopped is the error of a start, or nil where the start was given up.
+func unlessStopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 func newService(ctx context.Context, o localOptions) (*service, error) {

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -44,6 +43,12 @@ func TestCannotStart(t *testing.T) {
 	// No Python, and one that is too old.
 	f([]string{"no-such-python", "--python"}, "--python", "no-such-python")
 	f([]string{"3.7.1", "3.8", "--python"}, "--python", old)
+	// Packages that a sandbox would not see.
+	hidden := filepath.Join(t.TempDir(), "python3")
+	if err := os.WriteFile(hidden, []byte("#!/bin/sh\necho '{\"executable\": \"/usr/bin/python3\", \"path\": [\"/tmp/venv/lib\"], \"supported\": true}'\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f([]string{"/tmp/venv/lib", "--python"}, "--python", hidden)
 	// A module that is not there, with isolation and without.
 	f([]string{"no_such_module", testPython, "--preload"}, "--preload", "json,no_such_module")
 	f([]string{"no_such_module", testPython, "--preload"}, "--preload", "no_such_module.part", "--isolation", "none")
@@ -67,7 +72,7 @@ func TestLocal(t *testing.T) {
 	if got := s.get("/limits"); !strings.Contains(got, `"memory_bytes":134217728`) {
 		t.Errorf("the limits are %s", got)
 	}
-	s.signal(syscall.SIGTERM)
+	s.stop()
 	if code := s.waitEnd(20 * time.Second); code != 0 {
 		t.Errorf("exit code %d after SIGTERM, stderr %q", code, s.stderr)
 	}
@@ -101,7 +106,7 @@ func TestLocalWithoutIsolation(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 	}
-	s.signal(syscall.SIGTERM)
+	s.stop()
 	if code := s.waitEnd(20 * time.Second); code != 0 {
 		t.Errorf("exit code %d, stderr %q", code, s.stderr)
 	}
@@ -146,7 +151,7 @@ func (s *localService) slow(ctx context.Context) (*exec.Cmd, *syncBuffer, *syncB
 func TestDrain(t *testing.T) {
 	s := serve(t)
 	cmd, out, errs := s.slow(t.Context())
-	s.signal(syscall.SIGTERM)
+	s.stop()
 	if err := cmd.Wait(); err != nil || out.String() != "begun\nover\n" {
 		t.Errorf("the run ended with %v, stdout %q, stderr %q", err, out, errs)
 	}
@@ -159,10 +164,10 @@ func TestDrain(t *testing.T) {
 func TestSecondSignal(t *testing.T) {
 	s := serve(t)
 	cmd, out, errs := s.slow(t.Context())
-	s.signal(syscall.SIGTERM)
+	s.stop()
 	time.Sleep(200 * time.Millisecond) // for the first to be taken: two at once are one
 	began := time.Now()
-	s.signal(syscall.SIGTERM)
+	s.stop()
 	if code := s.waitEnd(20 * time.Second); code != -1 || time.Since(began) > time.Second {
 		t.Errorf("exit code %d after %s, stderr %q", code, time.Since(began), s.stderr)
 	}

@@ -112,7 +112,7 @@ func serve(t *testing.T, args ...string) *localService {
 		close(s.done)
 	}()
 	t.Cleanup(func() {
-		s.signal(syscall.SIGTERM)
+		s.stop()
 		s.waitEnd(30 * time.Second)
 	})
 	select {
@@ -128,8 +128,8 @@ func serve(t *testing.T, args ...string) *localService {
 	return s
 }
 
-func (s *localService) signal(sig syscall.Signal) {
-	_ = s.cmd.Process.Signal(sig) // fails when it has ended
+func (s *localService) stop() {
+	_ = s.cmd.Process.Signal(syscall.SIGTERM) // fails when it has ended
 }
 
 // waitEnd waits for the service's end and returns its exit code; -1 is a signal.

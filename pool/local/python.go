@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -48,7 +49,10 @@ func LookPython(ctx context.Context, name string) (Python, error) {
 	defer cancel()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return Python{}, fmt.Errorf("cannot find the Python interpreter %q: install one, or name one with --python", name)
+		if e, ok := errors.AsType[*exec.Error](err); ok {
+			err = e.Err
+		}
+		return Python{}, fmt.Errorf("cannot find the Python interpreter %q: %w: install one, or name one with --python", name, err)
 	}
 	// A clean environment but for what a version manager's shim needs.
 	cmd := exec.CommandContext(ctx, path, append([]string{"-c", findPython}, DataPackages...)...)
