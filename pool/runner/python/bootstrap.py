@@ -56,6 +56,15 @@ except ValueError:
 f(2)
 """
 
+# What programs do first with a module that was imported ahead: the parts that it
+# imports only when they are used are then there too.
+FIRST_USES = {
+    "numpy": b"import numpy\nprint(numpy.arange(3.0).reshape(3, 1).mean(axis=0), numpy.random.rand(2))",
+    "pandas": b"import io, pandas\n"
+              b"d = pandas.read_csv(io.StringIO('a,b\\n1,x\\n2,y'))\n"
+              b"print(d, d.a.sum(), d.groupby('b').a.sum(), d.describe(), d.sum())\nd.info()",
+}
+
 # Runs after which CPython 3.11 and newer have specialised a piece of code.
 REHEARSALS = 20
 
@@ -125,13 +134,17 @@ def _send_record(control, record):
 
 
 def rehearse():
-    """Runs WARM_UP until the interpreter has specialised the code it goes through.
+    """Runs what most programs go through until the interpreter has specialised it.
 
     Called once before any sandbox is forked: otherwise each of them would do the
     same again, and copy the pages that the code stands in.
     """
-    for _ in range(REHEARSALS):
-        _muted(_execute, WARM_UP, os.path.join(WORK, MAIN))
+    sources = [WARM_UP] * REHEARSALS
+    for module, source in FIRST_USES.items():
+        if module in sys.modules:
+            sources += [source] * 4
+    for source in sources:
+        _muted(_execute, source, os.path.join(WORK, MAIN))
 
 
 def _warm_up(work):
