@@ -56,7 +56,7 @@ type SandboxLimits struct {
 	Isolation     string   `json:"isolation"` // "namespaces", "none", …
 	PythonVersion string   `json:"python_version"`
 	Preload       []string `json:"preload"` // modules already imported
-	Network       string   `json:"network"` // "dns" (lookups only) or "none"
+	Network       string   `json:"network"` // "dns" (lookups only), "none", or "host" (the machine's own)
 	MemoryBytes   int64    `json:"memory_bytes"`
 	DiskBytes     int64    `json:"disk_bytes"`
 	DiskFiles     int64    `json:"disk_files"`

@@ -31,6 +31,7 @@ type localOptions struct {
 	python              string
 	preload             list
 	freshInterpreter    bool
+	isolation           string
 	dns                 string
 	memory, disk        size
 	processes           int
@@ -52,6 +53,7 @@ func parseLocal(args []string) (localOptions, error) {
 	fs.StringVar(&o.python, "python", "python3", "run programs with this CPython, 3.8 or newer: a command or a `path`; its environment's packages come along")
 	fs.Var(&o.preload, "preload", "import these `modules` ahead of time, comma-separated (default: numpy and pandas where installed; \"none\" for none)")
 	fs.BoolVar(&o.freshInterpreter, "fresh-interpreter", false, "boot an interpreter per sandbox instead of forking one: own hash seed and address layout, at about half the throughput")
+	fs.StringVar(&o.isolation, "isolation", "namespaces", "what stands around a program: namespaces, or none, which is for programs you trust as you trust their author")
 	fs.StringVar(&o.dns, "dns", "relay", "what a program can look up: relay (this machine's name servers) or none")
 	fs.Var(&o.memory, "memory", "memory of one sandbox, its files included")
 	fs.Var(&o.disk, "disk", "files of one sandbox: working directory, /tmp and /dev/shm together; they count as memory")
@@ -75,6 +77,8 @@ func (o *localOptions) validate() error {
 	switch {
 	case o.dns != "relay" && o.dns != "none":
 		return fmt.Errorf("%w: --dns is %q; it can be relay or none", errUsage, o.dns)
+	case o.isolation != "namespaces" && o.isolation != local.BareIsolation:
+		return fmt.Errorf("%w: --isolation is %q; it can be namespaces or none", errUsage, o.isolation)
 	case o.target < 1 || o.target > o.max:
 		return fmt.Errorf("%w: --target is %d; it can be 1 to --max, which is %d", errUsage, o.target, o.max)
 	case o.timeout <= 0 || o.timeout > o.maxTimeout:
@@ -119,7 +123,7 @@ type service struct {
 	log      hclog.Logger
 	python   local.Python
 	template pool.Template
-	driver   *local.Driver
+	driver   driver
 	pool     *pool.Pool
 	sidecar  *sidecar.Server
 }
@@ -136,9 +140,7 @@ func runLocal(ctx context.Context, o localOptions) error {
 			s.log.Error("something is left of a sandbox", "error", err)
 		}
 	}()
-	testing, cancel := context.WithTimeout(ctx, readyBound)
-	defer cancel()
-	if err := s.driver.SelfTest(testing, s.template); err != nil {
+	if err := s.tryOne(ctx); err != nil {
 		return err
 	}
 	return s.serve(ctx, began)
@@ -154,10 +156,7 @@ func newService(ctx context.Context, o localOptions) (*service, error) {
 		return nil, err
 	}
 	s.template = o.template(s.python)
-	s.driver, err = local.New(local.Options{
-		Python: s.python, MemoryBytes: int64(o.memory), FreshInterpreter: o.freshInterpreter, Logger: s.log.Named("driver"),
-	})
-	if err != nil {
+	if s.driver, err = newDriver(o, s.python, s.log.Named("driver")); err != nil {
 		return nil, err
 	}
 	s.pool, err = pool.New(pool.Options{
@@ -198,6 +197,9 @@ func (s *service) limits() sidecar.Limits {
 		Isolation: s.driver.Isolation(), PythonVersion: s.python.Version, Preload: append([]string{}, s.template.Preload...),
 		Network: map[string]string{"relay": "dns", "none": "none"}[s.opts.dns], MemoryBytes: t.MemoryBytes, DiskBytes: t.DiskBytes,
 		DiskFiles: t.DiskFiles, Processes: t.Processes, OpenFiles: t.OpenFiles, OutputBytes: t.OutputBytes, FilesBytes: t.FilesBytes,
+	}
+	if s.opts.isolation == local.BareIsolation { // what does not hold is not told
+		l.Sandbox.Network, l.Sandbox.DiskBytes, l.Sandbox.DiskFiles, l.Sandbox.Processes = "host", 0, 0, 0
 	}
 	return l
 }

@@ -15,6 +15,7 @@ import (
 const usage = `code-sandbox runs code that an AI agent wrote, each piece in a locked-down computer of its own that is then thrown away.
 
   code-sandbox local [flags]   serve run_python on this machine
+  code-sandbox run FILE|-      run a program there: its output, its exit code, its files
   code-sandbox version         print the version
 
 "code-sandbox COMMAND -h" lists the flags of a command. Each flag can be set by
@@ -28,17 +29,30 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	// After the first signal the default is back: a second one ends the process.
 	context.AfterFunc(ctx, stop)
-	err := command(ctx, os.Args[1:])
-	switch {
-	case err == nil:
-	case errors.Is(err, flag.ErrHelp):
-	case errors.Is(err, errUsage):
-		fmt.Fprintf(os.Stderr, "code-sandbox: %v\n", err)
-		os.Exit(2)
-	default:
-		fmt.Fprintf(os.Stderr, "code-sandbox: %v\n", err)
-		os.Exit(1)
+	os.Exit(status(command(ctx, os.Args[1:])))
+}
+
+// exitCode ends the process with a program's exit code; all has been said.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("the program's exit code is %d", int(c)) }
+
+// status says what went wrong, and is the exit code for it.
+func status(err error) int {
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		return 0
 	}
+	if code, ok := errors.AsType[exitCode](err); ok {
+		return int(code)
+	}
+	fmt.Fprintf(os.Stderr, "code-sandbox: %v\n", err)
+	switch {
+	case errors.Is(err, errUsage):
+		return 2
+	case errors.Is(err, errRun):
+		return runFailed
+	}
+	return 1
 }
 
 func command(ctx context.Context, args []string) error {
@@ -53,6 +67,12 @@ func command(ctx context.Context, args []string) error {
 			return err
 		}
 		return runLocal(ctx, opts)
+	case "run":
+		opts, err := parseRun(args[1:])
+		if err != nil {
+			return err
+		}
+		return run(ctx, opts)
 	case "version":
 		fmt.Println("code-sandbox", version())
 		return nil

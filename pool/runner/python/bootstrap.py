@@ -381,7 +381,7 @@ def _try(function, *args, **kwargs):
         pass
 
 
-def start(control, sys_path, preload):
+def start(control, sys_path, preload, work=WORK):
     """Serves in an interpreter of its own: what a zygote would have done first."""
     furnish()
     sys.path[:] = sys_path
@@ -389,7 +389,7 @@ def start(control, sys_path, preload):
         __import__(module)
     gc.collect()
     gc.freeze()
-    serve(control)
+    serve(control, work)
 
 
 if __name__ == "__main__":

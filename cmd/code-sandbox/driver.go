@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/code-sandbox/code-sandbox/pool"
+	"github.com/code-sandbox/code-sandbox/pool/local"
+)
+
+// driver is what local mode needs of one beside sandboxes.
+type driver interface {
+	pool.Driver
+	Isolation() string
+	MemoryBy() string
+	Close() error
+}
+
+// bareWarning is printed at every start without isolation.
+const bareWarning = `
+WARNING: --isolation=none. NOTHING stands between a program and this machine. Every program runs with all the rights of
+your user: it can read, change and delete your files, use your network and your credentials, see and end your processes,
+write into the sandboxes of other programs, and leave things behind. Only timeouts, the caps on output, files and memory,
+and a fresh interpreter per run remain. Run nothing here that you would not run by hand; a model's code is not that.
+
+`
+
+func newDriver(o localOptions, python local.Python, log hclog.Logger) (driver, error) {
+	if o.isolation == local.BareIsolation {
+		fmt.Fprint(os.Stderr, bareWarning)
+		return local.NewBare(local.BareOptions{Python: python, MemoryBytes: int64(o.memory), Logger: log})
+	}
+	return local.New(local.Options{
+		Python: python, MemoryBytes: int64(o.memory), FreshInterpreter: o.freshInterpreter, Logger: log,
+	})
+}
+
+// tryOne starts one sandbox before anything is served: what is wrong with
+// Python, a module or this machine is an error at start. Isolation is tested in
+// it, where there is any.
+func (s *service) tryOne(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyBound)
+	defer cancel()
+	if d, ok := s.driver.(*local.Driver); ok {
+		return s.explain(d.SelfTest(ctx, s.template))
+	}
+	sandbox, err := s.driver.Start(ctx, s.template)
+	if err != nil {
+		return s.explain(err)
+	}
+	return s.driver.Destroy(context.WithoutCancel(ctx), sandbox.ID())
+}
+
+// explain adds what to do to an error of the first start.
+func (s *service) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, module := range s.template.Preload {
+		if strings.Contains(err.Error(), fmt.Sprintf("No module named '%s'", module)) {
+			return fmt.Errorf("cannot preload %q: %s does not have that module. Install it there, name another "+
+				"interpreter with --python (a virtual environment's is fine), or leave it out of --preload", module, s.python.Executable)
+		}
+	}
+	return err
+}
