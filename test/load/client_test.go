@@ -67,7 +67,7 @@ func TestOpenLoopCountsFromWhenARequestWasDue(t *testing.T) {
 
 func TestClosedLoop(t *testing.T) {
 	// A sandbox that ran twice shows.
-	sum, err := closedLoop(serve(t, good, time.Millisecond), printOne, 2, 50*time.Millisecond)
+	sum, err := closedLoop(serve(t, good, time.Millisecond), printOne, 2, time.Second/5)
 	if err != nil {
 		t.Fatal(err)
 	}

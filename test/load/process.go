@@ -125,7 +125,7 @@ func (s *Service) descriptors() int {
 func (s *Service) cgroups() []int64 {
 	mine := fmt.Sprintf("code-sandbox-%d-", s.PID)
 	var use []int64
-	filepath.WalkDir("/sys/fs/cgroup", func(path string, d os.DirEntry, err error) error {
+	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d os.DirEntry, err error) error {
 		if err != nil || !d.IsDir() || !strings.HasPrefix(filepath.Base(filepath.Dir(path)), mine) {
 			return nil
 		}
