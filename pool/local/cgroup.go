@@ -30,7 +30,8 @@ type cgroups struct {
 }
 
 const (
-	maxSpare = 32 // empty cgroups kept
+	maxSpare    = 32         // empty cgroups kept
+	socketBytes = "67108864" // buffers of TCP and UDP sockets, in version 1
 	// spareUse is what may still be charged to an empty cgroup that is used
 	// again, in bytes: the kernel takes shared memory apart after its last
 	// process has gone, and files read stay charged to their first reader.
@@ -140,6 +141,13 @@ func (c *cgroups) make() (*cgroup, error) {
 		}
 		if swapErr := write(g.dir, files[1], limit); swapErr != nil && !errors.Is(swapErr, os.ErrNotExist) {
 			err = swapErr
+		}
+	}
+	if err == nil && !c.v2 {
+		// Version 1 counts the buffers of network sockets apart, and the machine
+		// has one sum for all. A kernel without this file counts none.
+		if tcpErr := write(g.dir, "memory.kmem.tcp.limit_in_bytes", socketBytes); tcpErr != nil && !errors.Is(tcpErr, os.ErrNotExist) {
+			err = tcpErr
 		}
 	}
 	if err == nil {

@@ -15,22 +15,30 @@ import (
 )
 
 // refused are system calls that the containers' default profile allows and a
-// snippet has no use for: each has been part of a way out of a sandbox.
+// snippet has no use for: each has been part of a way out of a sandbox, or
+// uses up what the whole machine shares.
 var refused = []string{
 	"add_key", "bpf", "io_uring_enter", "io_uring_register", "io_uring_setup", "kcmp", "keyctl", "mount_setattr",
 	"name_to_handle_at", "open_by_handle_at", "open_tree", "perf_event_open", "personality", "pidfd_getfd",
 	"process_madvise", "process_vm_readv", "process_vm_writev", "ptrace", "request_key", "syslog", "userfaultfd",
 	"vmsplice", "fanotify_init", "fanotify_mark", "listmount", "statmount", "modify_ldt", "memfd_secret", "clock_settime", "clock_adjtime", "adjtimex", "settimeofday",
+	// Counted per machine or per user, whatever the namespace; flushing takes the machine's disks.
+	"io_setup", "inotify_init", "inotify_init1", "sync", "syncfs",
 }
+
+// unmapped are system calls that make memory which no process has mapped: only
+// a cgroup counts it.
+var unmapped = []string{"memfd_create", "shmget"}
 
 // Namespaces are made for a program, never by it.
 const namespaceFlags = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
 // seccompProgram is the filter of system calls that programs run under, as the
-// kernel takes it: the containers' default profile as an allow-list, tightened.
-func seccompProgram() ([]byte, error) {
-	allowed, err := allowedCalls()
+// kernel takes it: the containers' default profile as an allow-list, tightened,
+// less alsoRefused.
+func seccompProgram(alsoRefused ...string) ([]byte, error) {
+	allowed, err := allowedCalls(alsoRefused)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +59,7 @@ func seccompProgram() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot assemble the seccomp filter: %w", err)
 	}
-	return encode(append(refuseRawSockets(), filter...))
+	return encode(slices.Concat(socketRules(), coreRules(), filter))
 }
 
 // first is a condition on a call's first argument.
@@ -61,7 +69,7 @@ func first(op seccomp.Operation, value uint64) seccomp.ArgumentConditions {
 
 // allowedCalls are the names that the default profile allows without
 // conditions, less the refused ones and those with rules of our own.
-func allowedCalls() ([]string, error) {
+func allowedCalls(alsoRefused []string) ([]string, error) {
 	here, err := arch.GetInfo("")
 	if err != nil {
 		return nil, fmt.Errorf("cannot filter system calls on this machine: %w", err)
@@ -78,27 +86,13 @@ func allowedCalls() ([]string, error) {
 		}
 		for _, name := range rule.Names {
 			_, known := here.SyscallNames[name]
-			if known && !slices.Contains(refused, name) && name != "clone" && name != "clone3" && name != "socket" {
+			if known && !slices.Contains(refused, name) && !slices.Contains(alsoRefused, name) && name != "clone" && name != "clone3" && name != "socket" {
 				names = append(names, name)
 			}
 		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil
-}
-
-// refuseRawSockets stands before the policy, which cannot mask an argument. It
-// leaves the rest of the program to run from its own first instruction.
-func refuseRawSockets() []bpf.Instruction {
-	const nr, typeArg = 0, 16 + 8 // offsets in struct seccomp_data
-	return []bpf.Instruction{
-		bpf.LoadAbsolute{Off: nr, Size: 4},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SYS_SOCKET, SkipFalse: 4},
-		bpf.LoadAbsolute{Off: typeArg, Size: 4},
-		bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: 0xf}, // SOCK_NONBLOCK and SOCK_CLOEXEC aside
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SOCK_RAW, SkipFalse: 1},
-		bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
-	}
 }
 
 // encode lays a program out as an array of struct sock_filter.

@@ -31,7 +31,7 @@ import linux
 import root
 import sandbox
 
-CHANNEL = 3
+CHANNEL, PROGRAM = 3, 4  # the latter is this zip file
 MAX_CONFIG = 1 << 20
 MSG_CMSG_CLOEXEC = 0x40000000
 INIT = "/init"
@@ -62,6 +62,7 @@ class Zygote:
             self.config["programs"][BOOTSTRAP] = compiled_bootstrap()
             self.config["bootstrap"] = BOOTSTRAP
         root.build(self.config)
+        sandbox.bound_cores(self.layers)
         self.config["proc"] = self.can_mount_proc()
 
     def can_mount_proc(self):
@@ -164,8 +165,25 @@ def compiled_bootstrap():
     return importlib.util.MAGIC_NUMBER + struct.pack("<III", 0, 0, 0) + marshal.dumps(code)
 
 
+def own_descriptors():
+    """Keeps our two from process 1 of each sandbox, and lets go of any that are not ours.
+
+    Whoever started the service may have left it some.
+    """
+    for name in os.listdir("/proc/self/fd"):
+        fd = int(name)
+        try:
+            if fd > PROGRAM:
+                os.close(fd)
+            elif fd >= CHANNEL:
+                os.set_inheritable(fd, False)
+        except OSError:
+            pass  # the one that listed them
+
+
 def main():
     os.environ.pop("LD_BIND_NOW", None)  # for this process, not for programs
+    own_descriptors()
     channel = socket.socket(fileno=CHANNEL)
     config = json.loads(channel.recv(MAX_CONFIG))
     try:

@@ -29,8 +29,11 @@ def build(config):
     linux.mount("tmpfs", new, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "size=4m,nr_inodes=4096,mode=755")
     for folder in FOLDERS:
         os.makedirs(new + folder, 0o755, exist_ok=True)
+    attributes = linux.ATTR_NOSUID | linux.ATTR_NODEV
+    if "readonly" not in config["without"]:
+        attributes |= linux.ATTR_RDONLY
     for path in config["paths"]:
-        _show(path, new)
+        _show(path, new, attributes)
     for device in DEVICES:
         _bind("/dev/" + device, new + "/dev/" + device)
     for link, target in LINKS.items():
@@ -40,7 +43,7 @@ def build(config):
     if config["unprivileged"]:
         linux.mount("/proc", new + "/proc", None, linux.MS_BIND | linux.MS_REC)
     linux.enter_root(new)
-    linux.restrict_mount("/", linux.ATTR_RDONLY | linux.ATTR_NOSUID | linux.ATTR_NODEV, recursive=False)
+    linux.restrict_mount("/", attributes, recursive=False)
 
 
 def _mount_point(paths):
@@ -51,14 +54,14 @@ def _mount_point(paths):
     raise OSError("none of the folders %s is free to build the sandbox root in" % ", ".join(MOUNT_POINTS))
 
 
-def _show(path, new):
-    """Shows path read-only in the new root; a link stays the link it is."""
+def _show(path, new, attributes):
+    """Shows path in the new root, restricted; a link stays the link it is."""
     if os.path.islink(path):
         os.makedirs(os.path.dirname(new + path), 0o755, exist_ok=True)
         os.symlink(os.readlink(path), new + path)
     elif os.path.exists(path):
         _bind(path, new + path)
-        linux.restrict_mount(new + path, linux.ATTR_RDONLY | linux.ATTR_NOSUID | linux.ATTR_NODEV)
+        linux.restrict_mount(new + path, attributes)
 
 
 def _bind(source, target):

@@ -140,13 +140,25 @@ def _map_user(uid, gid):
         os.close(fd)
 
 
+def bound_cores(layers):
+    """Bounds core dumps to one byte, while there may be a right to raise it to that.
+
+    Not to zero: see coreRules in seccomp_rules.go.
+    """
+    if "rlimits" in layers:
+        try:
+            resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
+        except ValueError:
+            pass  # it is zero, and this user may not raise it
+
+
 def _limits(config, layers):
     os.nice(config["nice"])
     if "rlimits" not in layers:
         return
     limits = config["limits"]
     wanted = {
-        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_SIGPENDING: 1024,  # the user's other sandboxes have theirs
         resource.RLIMIT_MEMLOCK: 0,
         resource.RLIMIT_NOFILE: limits["open_files"],
         resource.RLIMIT_NPROC: limits["processes"],

@@ -211,7 +211,10 @@ def _set_stdin(text):
     """Puts text on descriptor 0; None leaves it at end of file."""
     if text is None:
         return
-    fd = os.memfd_create("stdin")
+    try:
+        fd = os.memfd_create("stdin")
+    except OSError:  # refused where such memory cannot be counted
+        fd = os.open("/tmp", os.O_RDWR | os.O_TMPFILE, 0o600)
     with os.fdopen(os.dup(fd), "wb") as f:
         f.write(text.encode("utf-8"))
     os.lseek(fd, 0, os.SEEK_SET)
