@@ -35,6 +35,9 @@ func newDriver(o localOptions, python local.Python, log hclog.Logger, registry p
 		fmt.Fprint(os.Stderr, bareWarning)
 		return local.NewBare(local.BareOptions{Python: python, MemoryBytes: int64(o.memory), Logger: log})
 	}
+	if err := visible(python); err != nil {
+		return nil, err
+	}
 	d, err := local.New(local.Options{
 		Python: python, MemoryBytes: int64(o.memory), FreshInterpreter: o.freshInterpreter, Logger: log,
 	})
@@ -47,6 +50,20 @@ func newDriver(o localOptions, python local.Python, log hclog.Logger, registry p
 	return d, nil
 }
 
+// visible refuses an interpreter that sandboxes would not see, or whose packages
+// they would not.
+func visible(python local.Python) error {
+	for _, p := range append([]string{python.Executable}, python.Path...) {
+		for _, own := range []string{"/tmp", "/var/tmp", "/dev", "/work", "/proc"} {
+			if strings.HasPrefix(p, own+"/") {
+				return fmt.Errorf("cannot use the Python interpreter %q: %q is in %s, where every sandbox has files of its own only; "+
+					"move the environment elsewhere, or name another with --python", python.Executable, p, own)
+			}
+		}
+	}
+	return nil
+}
+
 // tryOne starts one sandbox before anything is served: what is wrong with
 // Python, a module or this machine is an error at start. Isolation is tested in
 // it, where there is any.
@@ -54,24 +71,25 @@ func (s *service) tryOne(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyBound)
 	defer cancel()
 	if d, ok := s.driver.(*local.Driver); ok {
-		return s.explain(d.SelfTest(ctx, s.template))
+		return s.explain(ctx, d.SelfTest(ctx, s.template))
 	}
 	sandbox, err := s.driver.Start(ctx, s.template)
 	if err != nil {
-		return s.explain(err)
+		return s.explain(ctx, err)
 	}
 	return s.driver.Destroy(context.WithoutCancel(ctx), sandbox.ID())
 }
 
-// explain adds what to do to an error of the first start.
-func (s *service) explain(err error) error {
+// explain tells an error of the first start that has its cause in a module to
+// preload from one that has not.
+func (s *service) explain(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
 	for _, module := range s.template.Preload {
-		if strings.Contains(err.Error(), fmt.Sprintf("No module named '%s'", module)) {
-			return fmt.Errorf("cannot preload %q: %s does not have that module. Install it there, name another "+
-				"interpreter with --python (a virtual environment's is fine), or leave it out of --preload", module, s.python.Executable)
+		if cause := s.python.Import(ctx, module); cause != nil {
+			return fmt.Errorf("cannot preload %q: %w. Install it there, name another interpreter with --python "+
+				"(a virtual environment's is fine), or leave it out of --preload", module, cause)
 		}
 	}
 	return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"runtime"
 	"slices"
@@ -64,6 +65,10 @@ func parseLocal(args []string) (localOptions, error) {
 	fs.DurationVar(&o.maxTimeout, "max-timeout", limits.MaxRun, "the longest timeout a run may ask for")
 	fs.DurationVar(&o.drain, "drain", 30*time.Second, "what runs in flight get to end when the service stops")
 	fs.StringVar(&o.logLevel, "log-level", "warn", "log at this level: debug, info, warn or error")
+	fs.Usage = func() {
+		fmt.Fprint(fs.Output(), "code-sandbox local [flags]\n\n")
+		fs.PrintDefaults()
+	}
 	if err := parse(fs, args); err != nil {
 		return o, err
 	}
@@ -88,8 +93,28 @@ func (o *localOptions) validate() error {
 	case hclog.LevelFromString(o.logLevel) == hclog.NoLevel:
 		return fmt.Errorf("%w: --log-level is %q; it can be debug, info, warn or error", errUsage, o.logLevel)
 	}
-	if err := o.limits().Validate(); err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err)
+	return o.validateLimits()
+}
+
+// validateLimits tries the limits one by one, to name the flag of a wrong one.
+func (o *localOptions) validateLimits() error {
+	mine := o.limits()
+	for _, limit := range []struct {
+		flag string
+		set  func(*wire.Limits)
+	}{
+		{"memory", func(l *wire.Limits) { l.MemoryBytes = mine.MemoryBytes }},
+		{"disk", func(l *wire.Limits) { l.DiskBytes = mine.DiskBytes }},
+		{"processes", func(l *wire.Limits) { l.Processes = mine.Processes }},
+		{"output", func(l *wire.Limits) { l.OutputBytes = mine.OutputBytes }},
+		{"files", func(l *wire.Limits) { l.FilesBytes = mine.FilesBytes }},
+		{"max-timeout", func(l *wire.Limits) { l.MaxRun = mine.MaxRun }},
+	} {
+		l := wire.DefaultLimits()
+		limit.set(&l)
+		if err := l.Validate(); err != nil {
+			return fmt.Errorf("%w: --%s: %w", errUsage, limit.flag, err)
+		}
 	}
 	return nil
 }
@@ -133,7 +158,7 @@ func runLocal(ctx context.Context, o localOptions) error {
 	began := time.Now()
 	s, err := newService(ctx, o)
 	if err != nil {
-		return err
+		return unlessStopped(ctx, err)
 	}
 	defer func() {
 		if err := s.driver.Close(); err != nil {
@@ -141,9 +166,17 @@ func runLocal(ctx context.Context, o localOptions) error {
 		}
 	}()
 	if err := s.tryOne(ctx); err != nil {
-		return err
+		return unlessStopped(ctx, err)
 	}
 	return s.serve(ctx, began)
+}
+
+// unlessStopped is the error of a start, or nil where the start was given up.
+func unlessStopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 func newService(ctx context.Context, o localOptions) (*service, error) {
@@ -238,5 +271,14 @@ Try it:
 
   curl -s http://%[1]s/run_python -H 'Content-Type: text/x-python' -d 'print(6 * 7)'
 
-`, s.sidecar.Addr(), time.Since(began).Seconds(), s.python.Version, s.driver.Isolation(), s.driver.MemoryBy())
+`, s.address(), time.Since(began).Seconds(), s.python.Version, s.driver.Isolation(), s.driver.MemoryBy())
+}
+
+// address is where we can be reached from this machine.
+func (s *service) address() string {
+	host, port, err := net.SplitHostPort(s.sidecar.Addr().String())
+	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return s.sidecar.Addr().String()
 }

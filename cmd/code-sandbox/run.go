@@ -70,6 +70,9 @@ func (o *runOptions) send(ctx context.Context, req *wire.Request, out *output) (
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return nil, fmt.Errorf("no service answers at %s: start one with \"code-sandbox local\", or name another with --url", o.url)
 	}
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+		return nil, errors.New("the service went away before it answered; some of the program may have run")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot reach the service: %w", err)
 	}
@@ -186,9 +189,6 @@ func (o *output) finish(a *answer) error {
 		if err := o.write(rest.to, rest.text); err != nil {
 			return err
 		}
-	}
-	if a.Value != nil {
-		return o.write(wire.Stdout, *a.Value+"\n")
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -71,7 +72,18 @@ func (s *bareSandbox) Run(ctx context.Context, req *wire.Request, sink wire.Sink
 		return nil, err
 	}
 	res.Isolation = BareIsolation
+	if len(res.Denied) > 0 { // by this machine, not by a sandbox: the hint does not hold
+		res.Denied = nil
+		res.Reason = firstSentence(res.Reason)
+	}
 	return res, nil
+}
+
+func firstSentence(s string) string {
+	if first, _, ok := strings.Cut(s, ". "); ok {
+		return first + "."
+	}
+	return s
 }
 
 // reap waits for the interpreter's end. While it has not been waited for, its

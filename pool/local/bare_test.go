@@ -110,6 +110,10 @@ func TestBareBounds(t *testing.T) {
 	if res := f(d, "open('out.txt', 'w').write('text')", wire.OK, ""); len(res.Files) != 1 || res.Files[0].Content != "text" {
 		t.Errorf("files are %+v", res.Files)
 	}
+	// What is refused is refused by the machine: no sandbox denied it.
+	if res := f(d, "import no_such_module", wire.Failed, ""); len(res.Denied) != 0 || res.Reason != "The program ended with an uncaught ModuleNotFoundError." {
+		t.Errorf("denied %v: %s", res.Denied, res.Reason)
+	}
 	// A folder that its owner cannot read or write goes away, too.
 	f(d, "import os\nos.makedirs('a/b')\nos.chmod('a/b', 0)\nos.chmod('a', 0)", wire.OK, "")
 }

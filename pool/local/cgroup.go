@@ -160,8 +160,7 @@ func (c *cgroups) make() (*cgroup, error) {
 		g.usage, err = os.Open(filepath.Join(g.dir, usageFile(c.v2)))
 	}
 	if err != nil {
-		g.remove()
-		return nil, fmt.Errorf("cannot bound a cgroup's memory: %w", err)
+		return nil, errors.Join(fmt.Errorf("cannot bound a cgroup's memory: %w", err), g.remove())
 	}
 	return g, nil
 }
@@ -207,7 +206,7 @@ func write(dir, name, value string) error {
 func (g *cgroup) oomKills() bool {
 	buf := make([]byte, 512)
 	n, err := g.events.ReadAt(buf, 0)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return false
 	}
 	for line := range bytes.Lines(buf[:n]) {
@@ -222,7 +221,7 @@ func (g *cgroup) oomKills() bool {
 func (g *cgroup) used() int64 {
 	buf := make([]byte, 32)
 	n, err := g.usage.ReadAt(buf, 0)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return math.MaxInt64
 	}
 	bytes, err := strconv.ParseInt(string(bytes.TrimSpace(buf[:n])), 10, 64)
@@ -253,7 +252,7 @@ func (c *cgroups) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, g := range c.spare {
-		g.remove()
+		_ = g.remove() // what it cannot, the next service does
 	}
 	c.spare = nil
 	entries, _ := os.ReadDir(c.dir)

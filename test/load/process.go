@@ -57,20 +57,20 @@ func (s *Service) tree() [3][]process {
 	return t
 }
 
-// cpu is the CPU time used so far by the service with its zygotes, and by
-// everything that its zygotes have reaped. Work of kernel threads on its
-// behalf, the taking apart of namespaces mostly, is not in it.
-func (s *Service) cpu() (service, zygotes, sandboxes time.Duration) {
+// cpu is the CPU time used so far by the service itself, and by its zygotes with
+// all that they have reaped. Work of kernel threads on its behalf, the taking
+// apart of namespaces mostly, is not in it.
+func (s *Service) cpu() (service, below time.Duration) {
 	t := s.tree()
 	tick := time.Second / ticksPerSecond
 	for _, p := range t[0] {
 		service += time.Duration(p.own) * tick
+		below += time.Duration(p.reaped) * tick // zygotes that were worn out
 	}
 	for _, p := range t[1] {
-		zygotes += time.Duration(p.own) * tick
-		sandboxes += time.Duration(p.reaped) * tick
+		below += time.Duration(p.own+p.reaped) * tick
 	}
-	return service, zygotes, sandboxes
+	return service, below
 }
 
 // pss is the proportional memory of a process in bytes: pages shared by n
@@ -125,7 +125,7 @@ func (s *Service) descriptors() int {
 func (s *Service) cgroups() []int64 {
 	mine := fmt.Sprintf("code-sandbox-%d-", s.PID)
 	var use []int64
-	filepath.WalkDir("/sys/fs/cgroup", func(path string, d os.DirEntry, err error) error {
+	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d os.DirEntry, err error) error {
 		if err != nil || !d.IsDir() || !strings.HasPrefix(filepath.Base(filepath.Dir(path)), mine) {
 			return nil
 		}

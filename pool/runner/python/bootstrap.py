@@ -56,6 +56,13 @@ except ValueError:
 f(2)
 """
 
+# What programs do first with a module that was imported ahead: the parts that it
+# imports only when they are used are then there too.
+FIRST_USES = {
+    "numpy": b"import numpy\nprint(numpy.arange(3.0).mean())",
+    "pandas": b"import pandas\nprint(pandas.DataFrame({'a': [1]}).sum())",
+}
+
 # Runs after which CPython 3.11 and newer have specialised a piece of code.
 REHEARSALS = 20
 
@@ -125,13 +132,15 @@ def _send_record(control, record):
 
 
 def rehearse():
-    """Runs WARM_UP until the interpreter has specialised the code it goes through.
+    """Runs what most programs go through until the interpreter has specialised it.
 
     Called once before any sandbox is forked: otherwise each of them would do the
     same again, and copy the pages that the code stands in.
     """
-    for _ in range(REHEARSALS):
-        _muted(_execute, WARM_UP, os.path.join(WORK, MAIN))
+    # Once each: what they leave behind in the heap is copied by every fork.
+    sources = [source for module, source in FIRST_USES.items() if module in sys.modules]
+    for source in sources + [WARM_UP] * REHEARSALS:
+        _muted(_execute, source, os.path.join(WORK, MAIN))
 
 
 def _warm_up(work):

@@ -28,7 +28,6 @@ type options struct {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
 	var o options
 	flag.StringVar(&o.env.Binary, "binary", "", "measure this code-sandbox `program` (default: built from this repository)")
 	flag.StringVar(&o.env.Python, "python", plainPython(), "interpreter of the service and of the baselines")
@@ -40,7 +39,9 @@ func main() {
 	flag.StringVar(&o.json, "json", "", "write all figures to this `file` too")
 	flag.BoolVar(&o.check, "check", false, "fail when a figure does not reach its bound")
 	flag.Parse()
-	if err := run(ctx, o); err != nil {
+	err := run(ctx, o)
+	stop()
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "load: %v\n", err)
 		os.Exit(1)
 	}
@@ -111,7 +112,7 @@ func prepare(ctx context.Context, e *load.Env, names []string) (cleanUp func(), 
 	if err != nil {
 		return cleanUp, err
 	}
-	cleanUp = func() { os.RemoveAll(dir) }
+	cleanUp = func() { _ = os.RemoveAll(dir) }
 	e.Binary = filepath.Join(dir, "code-sandbox")
 	build := exec.CommandContext(ctx, "go", "build", "-o", e.Binary, "./cmd/code-sandbox")
 	if out, err := build.CombinedOutput(); err != nil {
