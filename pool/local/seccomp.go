@@ -59,7 +59,7 @@ func seccompProgram(alsoRefused ...string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot assemble the seccomp filter: %w", err)
 	}
-	return encode(slices.Concat(socketRules(), coreRules(), filter))
+	return encode(slices.Concat(socketRules(), coreRules(), fileRules(), filter))
 }
 
 // first is a condition on a call's first argument.

@@ -13,6 +13,16 @@ import (
 	"github.com/code-sandbox/code-sandbox/pool/wire"
 )
 
+// serviceSecret stands in the service's environment, and in no program.
+const serviceSecret = "5093418276"
+
+func TestMain(m *testing.M) {
+	if err := os.Setenv("ESCAPE_SECRET", serviceSecret); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
 // table is every hostile program.
 func table() []row {
 	return slices.Concat(kernelRows(), networkRows(), processRows(), resourceRows(), fileRows(), runnerRows())
@@ -20,6 +30,7 @@ func table() []row {
 
 // Every hostile program is stopped, and the sandbox after it works.
 func TestHostilePrograms(t *testing.T) {
+	t.Parallel() // with the two below: most of the time is spent waiting
 	m := newMachine(t)
 	for _, r := range table() {
 		t.Run(r.name, func(t *testing.T) {
@@ -46,6 +57,7 @@ func TestHostileProgramsWithoutTheirLayer(t *testing.T) {
 	if unprivileged() {
 		return // the same layers; that they are missed is shown by root
 	}
+	t.Parallel()
 	machines := map[string]*machine{}
 	for _, r := range table() {
 		if len(r.without) == 0 {
@@ -70,6 +82,7 @@ func TestHostileProgramsUnprivileged(t *testing.T) {
 	if unprivileged() {
 		return // every other test is this one
 	}
+	t.Parallel()
 	dir, err := os.MkdirTemp("", "escape")
 	if err != nil {
 		t.Fatal(err)

@@ -79,6 +79,13 @@ refused("inotify_init1", 0)
 refused("io_setup", 1, (ctypes.c_long * 1)())`,
 		},
 		{
+			name: "leases and notices on the machine's files", layer: "seccomp (behind leases: another user)", without: []string{"seccomp"},
+			code: `
+import fcntl
+fails("hold a lease", lambda: fcntl.fcntl(os.open("/usr/bin/env", os.O_RDONLY), 1024, 0), errno.EPERM)
+fails("be told of changes", lambda: fcntl.fcntl(os.open("/usr", os.O_RDONLY), 1026, 1), errno.EPERM)`,
+		},
+		{
 			name: "flushing the machine's disks", layer: "seccomp", without: []string{"seccomp"},
 			code: `refused("syncfs", os.open("/work", os.O_RDONLY))`,
 		},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -165,12 +166,11 @@ func bystander(t *testing.T, _ *machine) (map[string]string, func() string) {
 // secret is a variable of the service's environment.
 func secret(t *testing.T, _ *machine) (map[string]string, func() string) {
 	t.Helper()
-	word := fmt.Sprintf("%d", time.Now().UnixNano())
-	t.Setenv("ESCAPE_SECRET", word)
-	backwards := []byte(word)
-	for i, j := 0, len(backwards)-1; i < j; i, j = i+1, j-1 {
-		backwards[i], backwards[j] = backwards[j], backwards[i]
+	if os.Getenv("ESCAPE_SECRET") != serviceSecret {
+		t.Fatal("there is no secret to be found")
 	}
+	backwards := []byte(serviceSecret)
+	slices.Reverse(backwards)
 	return map[string]string{"WORD": string(backwards)}, func() string { return "" }
 }
 

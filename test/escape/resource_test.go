@@ -19,7 +19,7 @@ for i in range(8): os.wait()
 could("have 720 MiB")`, want: ends("out_of_memory"),
 		},
 		{
-			name: "memory that no process has mapped", layer: "memory; where it is watched, seccomp", without: []string{"memory", "seccomp"},
+			name: "memory that no process has mapped", layer: "memory; where it is watched, seccomp", without: []string{"memory", "seccomp"}, timeout: 5,
 			code: `
 hold = []
 try:
