@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/code-sandbox/code-sandbox/pool"
 	"github.com/code-sandbox/code-sandbox/pool/local"
@@ -29,7 +30,7 @@ and a fresh interpreter per run remain. Run nothing here that you would not run 
 
 `
 
-func newDriver(o localOptions, python local.Python, log hclog.Logger) (driver, error) {
+func newDriver(o localOptions, python local.Python, log hclog.Logger, registry prometheus.Registerer) (driver, error) {
 	if o.isolation == local.BareIsolation {
 		fmt.Fprint(os.Stderr, bareWarning)
 		return local.NewBare(local.BareOptions{Python: python, MemoryBytes: int64(o.memory), Logger: log})
@@ -37,9 +38,16 @@ func newDriver(o localOptions, python local.Python, log hclog.Logger) (driver, e
 	if err := visible(python); err != nil {
 		return nil, err
 	}
-	return local.New(local.Options{
+	d, err := local.New(local.Options{
 		Python: python, MemoryBytes: int64(o.memory), FreshInterpreter: o.freshInterpreter, Logger: log,
 	})
+	if err != nil {
+		return nil, err
+	}
+	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "code_sandbox_dns_lookups_total", Help: "DNS questions that programs asked.",
+	}, func() float64 { return float64(d.Lookups()) }))
+	return d, nil
 }
 
 // visible refuses an interpreter that sandboxes would not see, or whose packages

@@ -189,7 +189,7 @@ func newService(ctx context.Context, o localOptions) (*service, error) {
 		return nil, err
 	}
 	s.template = o.template(s.python)
-	if s.driver, err = newDriver(o, s.python, s.log.Named("driver")); err != nil {
+	if s.driver, err = newDriver(o, s.python, s.log.Named("driver"), registry); err != nil {
 		return nil, err
 	}
 	s.pool, err = pool.New(pool.Options{
@@ -227,7 +227,7 @@ func (s *service) limits() sidecar.Limits {
 	l.Request.MaxTimeout = sidecar.Seconds(s.opts.maxTimeout.Seconds())
 	t := s.template.Limits
 	l.Sandbox = sidecar.SandboxLimits{
-		Isolation: s.driver.Isolation(), PythonVersion: s.python.Version, Preload: append([]string{}, s.template.Preload...),
+		Isolation: s.driver.Isolation(), MemoryBy: s.driver.MemoryBy(), PythonVersion: s.python.Version, Preload: append([]string{}, s.template.Preload...),
 		Network: map[string]string{"relay": "dns", "none": "none"}[s.opts.dns], MemoryBytes: t.MemoryBytes, DiskBytes: t.DiskBytes,
 		DiskFiles: t.DiskFiles, Processes: t.Processes, OpenFiles: t.OpenFiles, OutputBytes: t.OutputBytes, FilesBytes: t.FilesBytes,
 	}
