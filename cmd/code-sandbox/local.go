@@ -66,7 +66,7 @@ func parseLocal(args []string) (localOptions, error) {
 	fs.DurationVar(&o.drain, "drain", 30*time.Second, "what runs in flight get to end when the service stops")
 	fs.StringVar(&o.logLevel, "log-level", "warn", "log at this level: debug, info, warn or error")
 	fs.Usage = func() {
-		fmt.Fprint(fs.Output(), "code-sandbox local [flags]\n\n")
+		_, _ = fmt.Fprint(fs.Output(), "code-sandbox local [flags]\n\n")
 		fs.PrintDefaults()
 	}
 	if err := parse(fs, args); err != nil {

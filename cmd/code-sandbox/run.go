@@ -184,7 +184,7 @@ func (o *output) finish(a *answer) error {
 		replaces bool
 	}{{wire.Stdout, a.Stdout, a.StdoutReplaces}, {wire.Stderr, a.Stderr, a.StderrReplaces}} {
 		if rest.replaces {
-			fmt.Fprintf(o.stderr, "code-sandbox: not all of %s could be shown as it came; what was kept of it follows.\n", rest.to)
+			_, _ = fmt.Fprintf(o.stderr, "code-sandbox: not all of %s could be shown as it came; what was kept of it follows.\n", rest.to)
 		}
 		if err := o.write(rest.to, rest.text); err != nil {
 			return err

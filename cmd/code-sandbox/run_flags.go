@@ -32,7 +32,7 @@ func parseRun(args []string) (runOptions, error) {
 	fs.StringVar(&o.out, "out", "", "write the files that come back below this `folder`; without it they are only named")
 	fs.BoolVar(&o.json, "json", false, "print the whole answer as JSON when the program has ended, instead of its output")
 	fs.Usage = func() {
-		fmt.Fprintf(fs.Output(), "code-sandbox run [flags] FILE|- [arguments of the program]\n\nFILE is the program; - reads it from standard input.\n\n")
+		_, _ = fmt.Fprintf(fs.Output(), "code-sandbox run [flags] FILE|- [arguments of the program]\n\nFILE is the program; - reads it from standard input.\n\n")
 		fs.PrintDefaults()
 	}
 	if err := parse(fs, args); err != nil {
