@@ -30,25 +30,35 @@ func table() []row {
 
 // Every hostile program is stopped, and the sandbox after it works.
 func TestHostilePrograms(t *testing.T) {
-	t.Parallel() // with the two below: most of the time is spent waiting
-	m := newMachine(t)
-	for _, r := range table() {
-		t.Run(r.name, func(t *testing.T) {
-			if wrong := r.try(t, m); wrong != "" {
-				t.Errorf("%s must stop it: %s", r.layer, wrong)
-			}
-			res, err := m.Run(t.Context(), &wire.Request{Code: "print('held')", TimeoutSeconds: 10})
-			if err != nil || held(res) != "" {
-				t.Errorf("the next run: %v, %v", res, err)
-			}
-		})
-	}
+	t.Parallel() // with those below: most of the time is spent waiting
+	tryAll(t, newMachine(t, false))
 	names := map[string]bool{}
 	for _, r := range table() {
 		if names[r.name] || r.layer == "" {
 			t.Errorf("row %q has no name of its own, or no layer", r.name)
 		}
 		names[r.name] = true
+	}
+}
+
+// The same holds where each sandbox boots its own interpreter.
+func TestHostileProgramsInFreshInterpreters(t *testing.T) {
+	t.Parallel()
+	tryAll(t, newMachine(t, true))
+}
+
+func tryAll(t *testing.T, on target) {
+	t.Helper()
+	for _, r := range table() {
+		t.Run(r.name, func(t *testing.T) {
+			if wrong := r.try(t, on); wrong != "" {
+				t.Errorf("%s must stop it: %s", r.layer, wrong)
+			}
+			res, err := on.Run(t.Context(), &wire.Request{Code: "print('held')", TimeoutSeconds: 10})
+			if err != nil || held(res) != "" {
+				t.Errorf("the next run: %v, %v", res, err)
+			}
+		})
 	}
 }
 
@@ -65,7 +75,7 @@ func TestHostileProgramsWithoutTheirLayer(t *testing.T) {
 		}
 		key := strings.Join(r.without, " ")
 		if machines[key] == nil {
-			machines[key] = newMachine(t, r.without...)
+			machines[key] = newMachine(t, false, r.without...)
 		}
 		t.Run(r.name, func(t *testing.T) {
 			if wrong := r.try(t, machines[key]); wrong == "" {

@@ -108,7 +108,7 @@ for p in ("/tmp", "/work", "/dev/shm", "/var/tmp", "/run", "/run/lock"):
 }
 
 // files are some of this machine, of the service's user, where secrets stand.
-func files(t *testing.T, _ *machine) (map[string]string, func() string) {
+func files(t *testing.T, _ target) (map[string]string, func() string) {
 	t.Helper()
 	var paths []string
 	home, err := os.UserHomeDir()

@@ -147,7 +147,7 @@ except RuntimeError: pass`,
 }
 
 // bystander is a process of this machine, of the same user as programs are.
-func bystander(t *testing.T, _ *machine) (map[string]string, func() string) {
+func bystander(t *testing.T, _ target) (map[string]string, func() string) {
 	t.Helper()
 	cmd := exec.Command("sleep", "60")
 	if err := cmd.Start(); err != nil {
@@ -164,7 +164,7 @@ func bystander(t *testing.T, _ *machine) (map[string]string, func() string) {
 }
 
 // secret is a variable of the service's environment.
-func secret(t *testing.T, _ *machine) (map[string]string, func() string) {
+func secret(t *testing.T, _ target) (map[string]string, func() string) {
 	t.Helper()
 	if os.Getenv("ESCAPE_SECRET") != serviceSecret {
 		t.Fatal("there is no secret to be found")
@@ -175,7 +175,7 @@ func secret(t *testing.T, _ *machine) (map[string]string, func() string) {
 }
 
 // noneLeft wants that nothing with the mark runs once the sandbox is gone.
-func noneLeft(*testing.T, *machine) (map[string]string, func() string) {
+func noneLeft(*testing.T, target) (map[string]string, func() string) {
 	mark := fmt.Sprintf("1234.%d", time.Now().UnixNano())
 	return map[string]string{"MARK": mark}, func() string {
 		left := leftRunning(mark)

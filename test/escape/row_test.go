@@ -36,7 +36,7 @@ type row struct {
 	want func(*wire.Result) string
 	// host sets something up on this machine, for the program to find by its
 	// environment, and afterwards says what happened to it.
-	host func(*testing.T, *machine) (env map[string]string, check func() string)
+	host func(*testing.T, target) (env map[string]string, check func() string)
 	// beside runs in two other sandboxes, from before the program until after
 	// it, and must hold as well.
 	beside string
@@ -47,8 +47,8 @@ type row struct {
 // neighbourBound is for a whole run of a harmless program, on a loaded machine.
 const neighbourBound = 5 * time.Second
 
-// try runs the row on m and says what went wrong; empty when it was stopped.
-func (r row) try(t *testing.T, m *machine) string {
+// try runs the row on a target and says what went wrong; empty when it was stopped.
+func (r row) try(t *testing.T, on target) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
@@ -58,10 +58,10 @@ func (r row) try(t *testing.T, m *machine) string {
 	}
 	check := func() string { return "" }
 	if r.host != nil {
-		req.Env, check = r.host(t, m)
+		req.Env, check = r.host(t, on)
 	}
-	finish := r.company(ctx, m)
-	res, err := m.Run(ctx, req)
+	finish := r.company(ctx, on)
+	res, err := on.Run(ctx, req)
 	company := finish()
 	if err != nil {
 		return "no answer: " + err.Error()
@@ -80,14 +80,14 @@ func (r row) try(t *testing.T, m *machine) string {
 }
 
 // company starts what runs beside the row; the returned function waits for it.
-func (r row) company(ctx context.Context, m *machine) (finish func() string) {
+func (r row) company(ctx context.Context, on target) (finish func() string) {
 	done := make(chan struct{})
 	var group sync.WaitGroup
 	wrong := make(chan string, 100)
 	if r.beside != "" {
 		for range 2 { // of the driver's two zygotes, the program shares one with the first
 			group.Go(func() {
-				res, err := m.Run(ctx, &wire.Request{Code: prelude + r.beside + "\nprint('held')\n", TimeoutSeconds: 10})
+				res, err := on.Run(ctx, &wire.Request{Code: prelude + r.beside + "\nprint('held')\n", TimeoutSeconds: 10})
 				wrong <- judgeOther("the sandbox beside it", res, err)
 			})
 		}
@@ -97,7 +97,7 @@ func (r row) company(ctx context.Context, m *machine) (finish func() string) {
 		group.Go(func() {
 			for n := 0; n < 20; n++ {
 				begun := time.Now()
-				res, err := m.Run(ctx, &wire.Request{Code: "print('held')", TimeoutSeconds: 10})
+				res, err := on.Run(ctx, &wire.Request{Code: "print('held')", TimeoutSeconds: 10})
 				wrong <- judgeOther("the neighbour", res, err)
 				if took := time.Since(begun); took > neighbourBound {
 					wrong <- fmt.Sprintf("the neighbour waited %s", took)

@@ -31,8 +31,9 @@ type machine struct {
 	names  *nameServer
 }
 
-// newMachine makes one, with some layers left out.
-func newMachine(t *testing.T, without ...string) *machine {
+// newMachine makes one, with some layers left out; fresh gives each sandbox an
+// interpreter of its own.
+func newMachine(t *testing.T, fresh bool, without ...string) *machine {
 	t.Helper()
 	python, err := local.LookPython(t.Context(), "/usr/bin/python3") // one that any user can read
 	if err != nil {
@@ -41,7 +42,7 @@ func newMachine(t *testing.T, without ...string) *machine {
 	limits := wire.DefaultLimits()
 	names := newNameServer(t)
 	d, err := local.New(local.Options{
-		Python: python, MemoryBytes: limits.MemoryBytes, Without: without, NameServers: []string{names.address}, Logger: hclog.NewNullLogger(),
+		Python: python, MemoryBytes: limits.MemoryBytes, FreshInterpreter: fresh, Without: without, NameServers: []string{names.address}, Logger: hclog.NewNullLogger(),
 	})
 	if err != nil {
 		t.Fatal(err)
