@@ -12,6 +12,7 @@ import (
 // Offsets in struct seccomp_data; the low half of an argument comes first.
 const (
 	callNumber = 0
+	callArch   = 4
 	argument0  = 16
 	argument1  = 24
 	argument2  = 32

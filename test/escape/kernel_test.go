@@ -61,6 +61,12 @@ if X86:
     if call(0x40000000 + 39) >= 0: could("call by x32")
 else:
     refused("ptrace", 0, 0, 0, 0)`,
+			want: func(r *result) string {
+				if r.ExitCode == 128+31 && r.Stdout == "" {
+					return "" // ended at the first such call
+				}
+				return held(r)
+			},
 		},
 		{
 			name: "sockets that load modules or speak to the kernel", layer: "seccomp", without: []string{"seccomp"},

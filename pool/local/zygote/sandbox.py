@@ -35,6 +35,7 @@ def enter(config, seccomp_filter, control, out, err, cgroups):
     _files(config, layers)
     _hand_over(control, _network(config, layers))
     _descriptors(control, out, err)
+    _give_way(config["nice"])
     _user(config, layers)
     _limits(config, layers)
     _lock(layers, seccomp_filter)
@@ -111,6 +112,21 @@ def _descriptors(control, out, err):
     os.chdir("/work")
 
 
+def _give_way(nice):
+    """Lets the service and its neighbours go first.
+
+    A session of its own may be a scheduling group of its own, and then it is the
+    group that must be nice. That is refused to an unprivileged user now and then.
+    """
+    os.nice(nice)
+    try:
+        fd = os.open("/proc/self/autogroup", os.O_WRONLY)
+        os.write(fd, b"%d" % nice)
+        os.close(fd)
+    except OSError:
+        pass
+
+
 def _user(config, layers):
     """Becomes a user without any right, in a user namespace of its own.
 
@@ -153,7 +169,6 @@ def bound_cores(layers):
 
 
 def _limits(config, layers):
-    os.nice(config["nice"])
     if "rlimits" not in layers:
         return
     limits = config["limits"]
