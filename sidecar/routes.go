@@ -44,7 +44,9 @@ func (s *Server) paths() string {
 		all = append(all, r.method+" "+path)
 	}
 	slices.SortFunc(all, func(a, b string) int {
-		return strings.Compare(a[strings.Index(a, "/"):], b[strings.Index(b, "/"):])
+		_, a, _ = strings.Cut(a, "/")
+		_, b, _ = strings.Cut(b, "/")
+		return strings.Compare(a, b)
 	})
 	return strings.Join(all, ", ")
 }

@@ -28,9 +28,9 @@ type event struct {
 
 // listen opens a stream and returns a func that reads its next event, and nil
 // at its end.
-func listen(t *testing.T, s *testServer, kind events, headers ...string) (*http.Response, func() *event) {
+func listen(t *testing.T, s *testServer, kind events) (*http.Response, func() *event) {
 	t.Helper()
-	res, err := client(t).Do(newPost(t.Context(), s.url, `{"code":"x"}`, append(headers, "Accept", string(kind))...))
+	res, err := client(t).Do(newPost(t.Context(), s.url, `{"code":"x"}`, "Accept", string(kind)))
 	if err != nil {
 		t.Fatal(err)
 	}
