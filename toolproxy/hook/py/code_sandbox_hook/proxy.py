@@ -38,6 +38,7 @@ def guard(fn, framework, name=None, awaits=False, text_tool=False):
 
 def is_proxy(fn):
     """True for what guard made, and for nothing that merely copied its attributes."""
+    fn = getattr(fn, "__func__", fn)  # a proxied method, bound
     mark = getattr(fn, _MARK, None)
     return mark is not None and mark[0] is getattr(fn, "__code__", None) and mark[1] == id(fn)
 

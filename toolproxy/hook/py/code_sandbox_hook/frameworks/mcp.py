@@ -17,15 +17,10 @@ def patch(module):
     @functools.wraps(original)
     def from_function(tool_class, fn, *args, **kwargs):
         tool = original(tool_class, fn, *args, **kwargs)
-        # FastMCP rewrites the function to inject its own objects; what is
-        # guarded is what it will call, judged by what the user wrote.
-        tool.fn = _stand_in(tool.fn, fn, name, tool.name)
+        # FastMCP may have rewritten the function to inject its own objects, so
+        # what is guarded is what it will call.
+        tool.fn = proxy.guard(tool.fn, name, tool.name)
         return tool
 
     cls.from_function = classmethod(from_function)
 
-
-def _stand_in(rewritten, fn, framework, name):
-    if rewritten is fn or getattr(rewritten, "__wrapped__", None) is not fn:
-        return proxy.guard(rewritten, framework, name)
-    return proxy.guard(fn, framework, name)
