@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 
-from . import call as calls, environment, find, frames, prepare as preparing, state
+from . import call as calls, find, frames, prepare as preparing, state
 
 
 class Copy(object):
@@ -22,7 +22,7 @@ class Copy(object):
         target = request.get("target") or {}
         self.prepared = preparing.prepare(request.get("boot") or {}, target)
         self.before = state.Snapshot()
-        problem = self._problem(target) if target else None
+        problem = self._find(target)[1] if target else None
         frame = {"kind": "ready", "stopped": self.prepared.stopped, "import_error": self.prepared.error,
                  "withheld": self.prepared.reads, "threads": threading.active_count(),
                  "forkable": threading.active_count() == 1}
@@ -34,16 +34,15 @@ class Copy(object):
         """Runs one call; send takes each frame, without its nonce."""
         caller = calls.Caller(request, self.prepared, send)
         target = request.get("target") or {}
-        problem = self._problem(target)
+        fn, problem = self._find(target)
         if problem is not None:
             return send({"kind": "failed", "error": problem})
-        caller.run(find.function(target), self.before)
+        caller.run(fn, self.before)
 
-    def _problem(self, target):
-        """Why the function cannot be had, as an error of the protocol, or None."""
+    def _find(self, target):
+        """The function, and why it cannot be had as an error of the protocol."""
         try:
-            find.function(target)
-            return None
+            return find.function(target), None
         except find.NotFound as error:
             reason, message = error.reason, str(error)
         except Exception as error:
@@ -57,8 +56,8 @@ class Copy(object):
                     self.prepared.reads[:10])
         elif self.prepared.stopped and reason == "made_at_run_time":
             message += " (the import stopped because %s)" % self.prepared.stopped
-        return {"code": "unsandboxable", "reason": reason, "message": message[:8000], "executed": "no",
-                "retryable": False}
+        return None, {"code": "unsandboxable", "reason": reason, "message": message[:8000], "executed": "no",
+                      "retryable": False}
 
 
 def main(argv):
@@ -80,7 +79,6 @@ def main(argv):
     copy.call(request, lambda frame: frames.write(results, dict(frame, nonce=nonce)))
     # Threads and atexit functions of the program have no one left to serve.
     os._exit(0)
-
 
 
 def run():
