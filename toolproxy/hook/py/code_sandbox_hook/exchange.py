@@ -57,7 +57,14 @@ class Call(object):
         error = document.get("error")
         if isinstance(error, dict) and error.get("kind") == "tool_raised":
             raise rebuild.exception(error, self.limits)
-        raise failure(document)
+        raise self.failed(document)
+
+    def failed(self, document):
+        """Our error for an answer that is none, said in the log too."""
+        error = failure(document)
+        if isinstance(error, errors.Unsandboxable):
+            warn.refused(self.target, error)
+        return error
 
     def _decoded(self, data):
         resolver = classes.Resolver(classes.named_by(self.fn), self.allow)

@@ -7,7 +7,7 @@ free of state can have some by now.
 import functools
 import types
 
-from . import decide, errors, owner, proxy, runtime, start
+from . import decide, errors, owner, proxy, runtime, start, warn
 
 
 def guard_class(cls, names, framework, text_tool=False):
@@ -45,7 +45,9 @@ class MethodRun(proxy.Run):
     def _place(self, obj):
         place, decision = decide.method(self.fn, obj, self._named(obj))
         if place is None:
-            raise errors.Unsandboxable(decision.why, reason=decision.reason)
+            error = errors.Unsandboxable(decision.why, reason=decision.reason)
+            warn.refused(self.target, error)
+            raise error
         return place
 
     def _named(self, obj):

@@ -142,7 +142,9 @@ class Run(object):
             if decision.context and policy.context == policies.INLINE:
                 warn.in_agent(target, "it takes an object of the framework, and tools-context is inline")
                 return True
-            raise errors.Unsandboxable(decision.why, reason=decision.reason)
+            error = errors.Unsandboxable(decision.why, reason=decision.reason)
+            warn.refused(target, error)
+            raise error
         return False
 
     def making(self, args, kwargs, stream=False):

@@ -83,13 +83,13 @@ def _once(one):
     documents = exchange.Documents(one.answer_limit)
     for data in transport.blocking(runtime.state().place, _request(one), response, one.seconds):
         documents.add(data)
-    return _checked(response, documents)
+    return _checked(one, response, documents)
 
 
-def _checked(response, documents):
+def _checked(one, response, documents):
     document = documents.last(response.status)
     if response.status != 200:
-        raise exchange.failure(document)
+        raise one.failed(document)
     return document
 
 
@@ -112,7 +112,7 @@ async def _once_async(one):
     way = transport.of_this_task()
     async for data in way(runtime.state().place, _request(one), response, one.seconds):
         documents.add(data)
-    return _checked(response, documents)
+    return _checked(one, response, documents)
 
 
 async def _sleep(seconds):
@@ -137,7 +137,7 @@ def stream(make):
                 if ended.seen(one, document):
                     return ended.value
                 yield one.item(document)
-    return ended.missing(response, documents)
+    return ended.missing(one, response, documents)
 
 
 async def stream_async(make):
@@ -154,7 +154,7 @@ async def stream_async(make):
                 if ended.seen(one, document):
                     return
                 yield one.item(document)
-        ended.missing(response, documents)
+        ended.missing(one, response, documents)
     finally:
         await body.aclose()
 
@@ -178,9 +178,9 @@ class _End(object):
         self.value = one.value(document)
         return True
 
-    def missing(self, response, documents):
+    def missing(self, one, response, documents):
         """The stream ended without its last document."""
         if response.status != 200:
-            raise exchange.failure(documents.last(response.status))
+            raise one.failed(documents.last(response.status))
         raise errors.SandboxUnavailable("the sandbox's stream ended too early", code="sandbox_lost",
                                         executed="maybe")

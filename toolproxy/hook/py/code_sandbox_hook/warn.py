@@ -32,3 +32,9 @@ def in_agent(target, why):
 def unknown_shape(framework, version, why):
     """A framework that the hook does not know well enough."""
     once(("shape", framework), "the tools of %s %s cannot be sandboxed: %s", framework, version, why)
+
+
+def refused(target, error):
+    """A call was refused. Frameworks may hide the sentence from the model and
+    the author, so it is logged as well."""
+    once(("refused", target.base, str(error)[:200]), "%s", error)
