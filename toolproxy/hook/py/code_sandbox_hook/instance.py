@@ -4,6 +4,8 @@ The object itself never crosses: it holds clients and keys. Either it is
 reachable from a module's globals, or its class makes an equal one without
 arguments. Else there is no honest way.
 """
+import functools
+import inspect
 import sys
 import types
 
@@ -68,9 +70,9 @@ def _stateless(obj):
     if "<locals>" in cls.__qualname__ or _attribute(cls.__module__, cls.__qualname__) is not cls:
         return False
     for base in cls.__mro__:
-        if any(name in vars(base) for name in ("__init__", "__new__", "__post_init__", "model_post_init")):
-            if owner.owns_class(base):
-                return False
+        if any(_written_by_user(vars(base).get(name))
+               for name in ("__init__", "__new__", "__post_init__", "model_post_init")):
+            return False
     try:
         fresh = cls()
         return _state(fresh) == _state(obj)
@@ -78,8 +80,26 @@ def _stateless(obj):
         return False
 
 
+def _written_by_user(fn):
+    """True for a user's function, also inside of a wrapper that a library put around it."""
+    fn = getattr(fn, "__func__", fn)
+    if not isinstance(fn, types.FunctionType):
+        return False
+    inside = [cell.cell_contents for cell in fn.__closure__ or () if _filled(cell)]
+    return any(owner.owns_function(f) for f in [fn] + [f for f in inside if isinstance(f, types.FunctionType)])
+
+
+def _filled(cell):
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
 def _state(obj):
-    state = dict(getattr(obj, "__dict__", {}))
+    """What obj holds, without what it has only computed and kept."""
+    state = {k: v for k, v in getattr(obj, "__dict__", {}).items()
+             if not isinstance(inspect.getattr_static(type(obj), k, None), functools.cached_property)}
     private = getattr(obj, "__pydantic_private__", None) or {}
     return {"fields": {k: _comparable(v) for k, v in state.items()},
             "private": {k: _comparable(v) for k, v in private.items()}}

@@ -6,7 +6,7 @@ import random
 import sys
 import traceback
 
-from .. import classes, decode, encode, errors, owner, policy as policies
+from .. import classes, decode, encode, errors, owner, policy as policies, rebuild
 from . import environment, prepare, state
 
 LONGEST_TRACE = 32000
@@ -113,7 +113,7 @@ class Caller(object):
         """True for what a missing key or the missing network raises."""
         text = environment.REDACTED in message or environment.HOST in message
         cls = type(error)
-        foreign = cls.__module__ != "builtins" and not owner.owns_class(cls)
+        foreign = cls.__module__ != "builtins" and not owner.owns_class(cls) and not _speaks(cls)
         return text or isinstance(error, (ConnectionError, TimeoutError)) or foreign
 
     def _last(self, document, before):
@@ -130,6 +130,11 @@ class Caller(object):
         _flush()
         self.send({"kind": "failed", "error": {"code": code, "reason": reason, "message": message[:4000],
                                                "executed": executed, "retryable": False}})
+
+
+def _speaks(cls):
+    """True for the exceptions by which a tool speaks to its framework."""
+    return any(base.__name__ in rebuild.FRAMEWORK.get(base.__module__, ()) for base in cls.__mro__)
 
 
 async def _awaited(value):

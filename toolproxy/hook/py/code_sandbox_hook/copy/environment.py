@@ -25,6 +25,7 @@ class Reads(object):
 
     def __init__(self):
         self.withheld = frozenset()
+        self.weighty = set()  # those that may hold a key or say where a service is
         self.sites = {}
 
     def note(self, name, frame):
@@ -61,8 +62,12 @@ class Environ(type(os.environ)):
 
 def install(names):
     """Puts the dead values in. A name that has a value already keeps it."""
+    withheld = []
     for name, shape in sorted(names.items()):
         if isinstance(name, str) and name and "=" not in name and "\0" not in name and name not in os.environ:
             os.environ[name] = dead_value(shape)
-    READS.withheld = frozenset(n for n in names if isinstance(n, str))
+            withheld.append(name)
+            if isinstance(shape, dict) and shape.get("shape") in ("opaque", "url", "json"):
+                READS.weighty.add(name)
+    READS.withheld = frozenset(withheld)
     os.environ.__class__ = Environ

@@ -45,6 +45,8 @@ class Guards(object):
         if not self.armed:
             return
         if event == "socket.bind":
+            if not _port(args[1:2]):  # a library probes what the machine can do
+                raise OSError(errno.EADDRNOTAVAIL, "no network while a sandbox imports the program")
             self.stop("the program started a server")
         elif event in ("socket.connect", "socket.sendto"):
             raise ConnectionRefusedError(errno.ECONNREFUSED, "no network while a sandbox imports the program")
@@ -124,6 +126,13 @@ def stop_if_preparing(why):
     """Ends the import when it is still going on."""
     if GUARDS.armed:
         GUARDS.stop(why)
+
+
+def _port(address):
+    """The port of a bind, 0 for any; a path or another address counts as one."""
+    if address and isinstance(address[0], tuple) and len(address[0]) > 1:
+        return address[0][1]
+    return 1
 
 
 def _text(host):

@@ -42,7 +42,7 @@ def prepare(boot, target):
     finally:
         guards.GUARDS.disarm()
     done.stopped = done.stopped or guards.GUARDS.stopped
-    done.reads = environment.READS.names()
+    done.reads = [name for name in environment.READS.names() if name in environment.READS.weighty]
     environment.READS.forget()
     return done
 
