@@ -5,6 +5,7 @@ has no tag is refused with a sentence, and so is what is too large or deep.
 """
 import base64
 import collections
+import dataclasses
 import datetime
 import decimal
 import enum
@@ -61,8 +62,8 @@ class Encoder(object):
         if _is_model(kind):
             return self._model(value, kind, depth)
         if hasattr(kind, "__dataclass_fields__"):
-            fields = {n: self.value(getattr(value, n), depth + 1)
-                      for n, f in kind.__dataclass_fields__.items() if f.init and hasattr(value, n)}
+            fields = {f.name: self.value(getattr(value, f.name), depth + 1)
+                      for f in dataclasses.fields(value) if f.init and hasattr(value, f.name)}
             return {"$t": "dataclass", "c": class_name(kind), "v": fields}
         if isinstance(value, tuple) and isinstance(getattr(kind, "_fields", None), tuple):
             return {"$t": "namedtuple", "c": class_name(kind), "v": [self.value(i, depth + 1) for i in value]}

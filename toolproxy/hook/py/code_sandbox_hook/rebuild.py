@@ -29,8 +29,9 @@ def exception(error, limits):
     """The exception to raise for a tool_raised error of the wire."""
     message = _text(error.get("message"))
     names = [n for n in error.get("mro") or [] if isinstance(n, str)][:MOST_BASES]
-    args = _arguments(error, limits)
+    args = _values(error.get("args"), list, limits)
     made = _first(names, message, args)
+    _fill(made, _values(error.get("state"), dict, limits))
     hint = _text(error.get("hint"))
     made = _with_hint(made, message, hint) if hint else made
     trace = _text(error.get("traceback"))
@@ -43,13 +44,22 @@ def _text(value):
     return value[:1 << 20] if isinstance(value, str) else ""
 
 
-def _arguments(error, limits):
-    """The exception's own args where all are values, else None."""
+def _values(data, kind, limits):
+    """Plain values of the exception, or None when they are not of that kind."""
     try:
-        found = decode.decode(error.get("args"), limits, classes.Resolver({}, []))
+        found = decode.decode(data, limits, classes.Resolver({}, []))
     except errors.SandboxUnavailable:
         return None
-    return tuple(found) if isinstance(found, list) else None
+    return found if isinstance(found, kind) else None
+
+
+def _fill(made, state):
+    """Sets what a framework's exception carries beside its text."""
+    cls = type(made)
+    if state and cls.__name__ in FRAMEWORK.get(cls.__module__, ()):
+        for name, value in state.items():
+            if name in vars(made):
+                setattr(made, name, value)
 
 
 def _first(names, message, args):
@@ -90,7 +100,7 @@ def _builtin(cls):
 
 def _make(cls, message, args, exact):
     """An instance whose text is message, or None when the class will not have it."""
-    attempts = [args] if args is not None else []
+    attempts = [tuple(args)] if args is not None else []
     attempts.append((message,))
     for attempt in attempts:
         try:

@@ -83,15 +83,17 @@ class Caller(object):
         message = _said(error)
         told = {"kind": "tool_raised", "type": encode.class_name(type(error)),
                 "mro": [encode.class_name(c) for c in type(error).__mro__ if c is not object][:64],
-                "message": message, "args": self._plain_args(error), "traceback": _trace(error)}
+                "message": message, "args": self._plain(list(error.args)), "state": self._plain(_attributes(error)),
+                "traceback": _trace(error)}
         hint, names = self._hint(error, message)
         if hint:
             told["hint"], told["withheld"] = hint, names
         self._last({"ok": False, "error": told}, before)
 
-    def _plain_args(self, error):
+    def _plain(self, value):
+        """Typed JSON where there is one, else nothing."""
         try:
-            return encode.encode(list(error.args), self.limits)
+            return encode.encode(value, self.limits)
         except Exception:
             return None
 
@@ -130,6 +132,13 @@ class Caller(object):
         _flush()
         self.send({"kind": "failed", "error": {"code": code, "reason": reason, "message": message[:4000],
                                                "executed": executed, "retryable": False}})
+
+
+def _attributes(error):
+    """What the exceptions of a framework carry beside their text."""
+    if not _speaks(type(error)):
+        return None
+    return {k: v for k, v in getattr(error, "__dict__", {}).items() if not k.startswith("_")}
 
 
 def _speaks(cls):
