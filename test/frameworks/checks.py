@@ -1,0 +1,25 @@
+"""What every framework's tests ask of a tool that ran elsewhere."""
+import world
+
+
+def is_elsewhere(seen, agent_pid, sidecar):
+    """seen is what the tool `where` returned: its pid and its environment."""
+    assert seen["pid"] != agent_pid, "the tool ran in the agent"
+    assert seen["pid"] in [call["pid"] for call in sidecar.calls]
+    no_secret(str(seen))
+    assert seen["env"]["OPENAI_API_KEY"] == "code-sandbox-redacted"
+    assert seen["env"]["DB_URL"] == "postgres://redacted.invalid:1/"
+    assert seen["env"]["PORT"] == "0"
+
+
+def no_secret(text):
+    """No secret of the agent's environment is in text."""
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "DB_URL"):
+        assert world.SECRETS[name] not in text, name + " is in what the tool saw"
+    assert "hunter2" not in text
+
+
+def ids_differ(sidecar, count):
+    """Each call had a sandbox of its own."""
+    ids = [call["sandbox_id"] for call in sidecar.calls]
+    assert len(ids) == count and len(set(ids)) == count, ids
