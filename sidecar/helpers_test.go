@@ -58,6 +58,8 @@ func start(t testing.TB, r fake, change ...func(*Options)) *testServer {
 	if err != nil {
 		t.Fatal(err)
 	}
+	apiServers.Store(s.Addr().String(), true)
+	t.Cleanup(func() { apiServers.Delete(s.Addr().String()) })
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -145,6 +147,9 @@ func try(c *http.Client, method, url string, body io.Reader, headers ...string) 
 	}
 	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
+	if err == nil {
+		err = keeps(req, res, b)
+	}
 	return reply{res.StatusCode, res.Header, string(b)}, err
 }
 

@@ -110,7 +110,7 @@ func TestOwnErrors(t *testing.T) {
 		t.Error(r.header)
 	}
 	// Another path: the answer lists what there is.
-	f("POST", "/run", "", api.NotFound, "POST /run_python, POST /v1/run_python")
+	f("POST", "/run", "", api.NotFound, "POST /run_python, GET /tool, POST /v1/run_python")
 	f("GET", "/", "", api.NotFound, "GET /healthz")
 	// A bad key.
 	f("POST", "/run_python", `{"code":"x"}`, api.BadRequest, "Idempotency-Key", "Content-Type", "application/json", "Idempotency-Key", "a b")

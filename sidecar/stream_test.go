@@ -14,7 +14,7 @@ import (
 	"github.com/code-sandbox/code-sandbox/pool/wire"
 )
 
-// told is one event as a client reads it.
+// event is one event as a client reads it.
 type event struct {
 	Event          string
 	Text           string
@@ -56,6 +56,9 @@ func listen(t *testing.T, s *testServer, kind events, headers ...string) (*http.
 			}
 			if line = strings.TrimPrefix(line, "data: "); line == "\n" {
 				continue
+			}
+			if err := mustContract(t).matches("Event", []byte(line)); err != nil {
+				t.Error(err)
 			}
 			var e event
 			if err := json.Unmarshal([]byte(line), &e); err != nil || kind == sse && e.Event != name {

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,8 +23,8 @@ type brood struct {
 	mu      sync.Mutex
 	slots   [zygotesPerTemplate]slot
 	next    int
-	retired []*zygote // worn out, but with sandboxes alive
-	renew   sync.WaitGroup
+	retired []*zygote      // worn out, but with sandboxes alive
+	renew   sync.WaitGroup // makes and closes zygotes beside the runs
 }
 
 // slot holds one zygote; its lock is held while it is made for the first time.
@@ -57,6 +58,7 @@ func (b *brood) pick(ctx context.Context) (*zygote, error) {
 	b.mu.Lock()
 	s := &b.slots[b.next%zygotesPerTemplate]
 	b.next++
+	b.sweep()
 	b.mu.Unlock()
 
 	s.mu.Lock()
@@ -92,19 +94,23 @@ func (b *brood) replace(s *slot) {
 	b.retire(old)
 }
 
-// retire closes what no sandbox lives in any more, now or at the next call.
+// retire closes a zygote when no sandbox lives in it any more.
 func (b *brood) retire(old *zygote) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	kept := b.retired[:0]
-	for _, z := range append(b.retired, old) {
-		if z.idle() {
-			go z.close()
-		} else {
-			kept = append(kept, z)
+	b.retired = append(b.retired, old)
+	b.sweep()
+}
+
+// sweep closes the retired zygotes that are empty. The caller holds the lock.
+func (b *brood) sweep() {
+	b.retired = slices.DeleteFunc(b.retired, func(z *zygote) bool {
+		if !z.idle() {
+			return false
 		}
-	}
-	b.retired = kept
+		b.renew.Go(z.close)
+		return true
+	})
 }
 
 func (b *brood) close() {

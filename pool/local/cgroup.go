@@ -2,11 +2,15 @@ package local
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,7 +24,18 @@ type cgroups struct {
 	v2     bool
 	memory int64 // limit in bytes
 	last   atomic.Uint64
+
+	mu    sync.Mutex
+	spare []*cgroup // empty ones, to be used again
 }
+
+const (
+	maxSpare = 32 // empty cgroups kept
+	// spareUse is what may still be charged to an empty cgroup that is used
+	// again, in bytes: the kernel takes shared memory apart after its last
+	// process has gone, and files read stay charged to their first reader.
+	spareUse = 4 << 20
+)
 
 const cgroupPrefix = "code-sandbox-"
 
@@ -31,7 +46,7 @@ func newCgroups(memory int64) (*cgroups, error) {
 	for _, place := range cgroupPlaces() {
 		removeStale(place.dir)
 		c := &cgroups{
-			dir:    filepath.Join(place.dir, fmt.Sprintf("%s%d-%d", cgroupPrefix, os.Getpid(), startTime(os.Getpid()))),
+			dir:    filepath.Join(place.dir, fmt.Sprintf("%s%d-%d-%s", cgroupPrefix, os.Getpid(), startTime(os.Getpid()), rand.Text()[:6])),
 			v2:     place.v2,
 			memory: memory,
 		}
@@ -65,15 +80,50 @@ func (c *cgroups) try() error {
 	return g.remove()
 }
 
+// take gives an empty cgroup. Making and removing one costs the kernel as much
+// as a fork, so one serves many sandboxes, one after the other.
+func (c *cgroups) take() (*cgroup, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.spare) == 0 {
+		return c.make()
+	}
+	g := c.spare[0]
+	c.spare = c.spare[1:]
+	if g.used() <= spareUse {
+		return g, nil
+	}
+	if err := g.remove(); err != nil {
+		return nil, err
+	}
+	return c.make()
+}
+
+// giveBack takes a cgroup in which nothing lives any more. One whose limit was
+// reached is not used again: the kernel's count of that never goes back.
+func (c *cgroups) giveBack(g *cgroup) error {
+	if g.oomKills() {
+		return g.remove()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.spare) == maxSpare {
+		return g.remove()
+	}
+	c.spare = append(c.spare, g)
+	return nil
+}
+
 // cgroup is the memory cgroup of one sandbox.
 type cgroup struct {
-	dir  string
-	v2   bool
-	join *os.File // writing "0" to it moves the writer in
+	dir    string
+	join   *os.File // writing "0" to it moves the writer in
+	events *os.File // says whether the limit has ended anything
+	usage  *os.File // bytes charged now
 }
 
 func (c *cgroups) make() (*cgroup, error) {
-	g := &cgroup{dir: filepath.Join(c.dir, strconv.FormatUint(c.last.Add(1), 10)), v2: c.v2}
+	g := &cgroup{dir: filepath.Join(c.dir, strconv.FormatUint(c.last.Add(1), 10))}
 	if err := os.Mkdir(g.dir, 0o755); err != nil {
 		return nil, fmt.Errorf("cannot make a cgroup: %w", err)
 	}
@@ -95,8 +145,14 @@ func (c *cgroups) make() (*cgroup, error) {
 	if err == nil {
 		g.join, err = os.OpenFile(filepath.Join(g.dir, joinFile(c.v2)), os.O_WRONLY, 0)
 	}
+	if err == nil {
+		g.events, err = os.Open(filepath.Join(g.dir, eventsFile(c.v2)))
+	}
+	if err == nil {
+		g.usage, err = os.Open(filepath.Join(g.dir, usageFile(c.v2)))
+	}
 	if err != nil {
-		os.Remove(g.dir)
+		g.remove()
 		return nil, fmt.Errorf("cannot bound a cgroup's memory: %w", err)
 	}
 	return g, nil
@@ -110,6 +166,20 @@ func joinFile(v2 bool) string {
 		return "cgroup.procs"
 	}
 	return "tasks"
+}
+
+func eventsFile(v2 bool) string {
+	if v2 {
+		return "memory.events"
+	}
+	return "memory.oom_control"
+}
+
+func usageFile(v2 bool) string {
+	if v2 {
+		return "memory.current"
+	}
+	return "memory.usage_in_bytes"
 }
 
 // write writes without creating: these files exist or are not supported.
@@ -127,15 +197,12 @@ func write(dir, name, value string) error {
 
 // oomKills says whether the limit has ended anything in the cgroup.
 func (g *cgroup) oomKills() bool {
-	name := "memory.oom_control"
-	if g.v2 {
-		name = "memory.events"
-	}
-	b, err := os.ReadFile(filepath.Join(g.dir, name))
-	if err != nil {
+	buf := make([]byte, 512)
+	n, err := g.events.ReadAt(buf, 0)
+	if err != nil && err != io.EOF {
 		return false
 	}
-	for line := range bytes.Lines(b) {
+	for line := range bytes.Lines(buf[:n]) {
 		if n, ok := bytes.CutPrefix(line, []byte("oom_kill ")); ok {
 			return string(bytes.TrimSpace(n)) != "0"
 		}
@@ -143,10 +210,26 @@ func (g *cgroup) oomKills() bool {
 	return false
 }
 
+// used is how many bytes are charged to the cgroup, as far as that can be read.
+func (g *cgroup) used() int64 {
+	buf := make([]byte, 32)
+	n, err := g.usage.ReadAt(buf, 0)
+	if err != nil && err != io.EOF {
+		return math.MaxInt64
+	}
+	bytes, err := strconv.ParseInt(string(bytes.TrimSpace(buf[:n])), 10, 64)
+	if err != nil {
+		return math.MaxInt64
+	}
+	return bytes
+}
+
 // remove takes the cgroup away. Its processes have been killed; the kernel may
 // take a moment more to let go of them.
 func (g *cgroup) remove() error {
-	g.join.Close()
+	g.join.Close() // nil is fine
+	g.events.Close()
+	g.usage.Close()
 	for deadline := time.Now().Add(destroyBound); ; time.Sleep(time.Millisecond) {
 		err := os.Remove(g.dir)
 		switch {
@@ -159,6 +242,12 @@ func (g *cgroup) remove() error {
 }
 
 func (c *cgroups) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, g := range c.spare {
+		g.remove()
+	}
+	c.spare = nil
 	entries, _ := os.ReadDir(c.dir)
 	for _, e := range entries {
 		if e.IsDir() {

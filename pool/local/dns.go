@@ -2,6 +2,9 @@ package local
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
 	"net"
 	"os"
 	"strings"
@@ -53,37 +56,78 @@ func (r *relay) serve(conn net.PacketConn) {
 		question := append([]byte(nil), buf[:size]...)
 		r.lookups.Add(1)
 		if n >= dnsLookups {
-			conn.WriteTo(failure(question), from)
+			reply(conn, failure(question, dnsmessage.RCodeRefused), from)
 			continue
 		}
 		turns <- struct{}{}
 		go func() {
 			defer func() { <-turns }()
-			if answer := r.answer(ctx, question); answer != nil {
-				conn.WriteTo(answer, from)
-			}
+			reply(conn, r.answer(ctx, question), from)
 		}()
 	}
 }
 
-// answer asks each server in turn; nil when the question is not one.
-func (r *relay) answer(ctx context.Context, question []byte) []byte {
-	var p dnsmessage.Parser
-	head, err := p.Start(question)
-	if err != nil || head.Response {
-		return nil
+// reply sends an answer, if there is one; a program that has gone misses nothing.
+func reply(conn net.PacketConn, answer []byte, to net.Addr) {
+	if answer != nil {
+		conn.WriteTo(answer, to)
+	}
+}
+
+// answer asks each server in turn. It is nil for what is not a plain question:
+// only lookups pass, and only as a message of our own making, since a name
+// server may take updates from this machine.
+func (r *relay) answer(ctx context.Context, asked []byte) []byte {
+	question, err := parseQuestion(asked)
+	if err != nil {
+		return failure(asked, dnsmessage.RCodeRefused)
 	}
 	ctx, cancel := context.WithTimeout(ctx, dnsTimeout)
 	defer cancel()
 	for _, server := range r.servers {
-		if answer := ask(ctx, server, question, head.ID); answer != nil {
+		if answer := ask(ctx, server, question); answer != nil {
+			copy(answer, asked[:2]) // the id that the program asked with
 			return answer
 		}
 	}
-	return failure(question)
+	return failure(asked, dnsmessage.RCodeServerFailure)
 }
 
-func ask(ctx context.Context, server string, question []byte, id uint16) []byte {
+var errNoQuestion = errors.New("not a lookup of one name")
+
+// parseQuestion takes the one question out of a message.
+func parseQuestion(message []byte) (q dnsmessage.Question, err error) {
+	var p dnsmessage.Parser
+	head, err := p.Start(message)
+	if err != nil {
+		return q, err
+	}
+	if head.Response || head.OpCode != 0 {
+		return q, errNoQuestion
+	}
+	questions, err := p.AllQuestions()
+	if err != nil {
+		return q, err
+	}
+	if len(questions) != 1 || questions[0].Class != dnsmessage.ClassINET ||
+		questions[0].Type == dnsmessage.TypeAXFR || questions[0].Type == dnsmessage.TypeALL {
+		return q, errNoQuestion
+	}
+	return questions[0], nil
+}
+
+// ask puts the question to one server; nil when no answer to it comes.
+func ask(ctx context.Context, server string, question dnsmessage.Question) []byte {
+	var id [2]byte
+	rand.Read(id[:]) //nolint:errcheck // never fails
+	message := dnsmessage.Message{
+		Header:    dnsmessage.Header{ID: binary.BigEndian.Uint16(id[:]), RecursionDesired: true},
+		Questions: []dnsmessage.Question{question},
+	}
+	packed, err := message.Pack()
+	if err != nil {
+		return nil
+	}
 	conn, err := new(net.Dialer).DialContext(ctx, "udp", server)
 	if err != nil {
 		return nil
@@ -92,7 +136,7 @@ func ask(ctx context.Context, server string, question []byte, id uint16) []byte 
 	if deadline, ok := ctx.Deadline(); ok {
 		conn.SetDeadline(deadline)
 	}
-	if _, err := conn.Write(question); err != nil {
+	if _, err := conn.Write(packed); err != nil {
 		return nil
 	}
 	buf := make([]byte, dnsMessage)
@@ -102,25 +146,25 @@ func ask(ctx context.Context, server string, question []byte, id uint16) []byte 
 			return nil
 		}
 		var p dnsmessage.Parser
-		if head, err := p.Start(buf[:n]); err == nil && head.Response && head.ID == id {
+		if head, err := p.Start(buf[:n]); err == nil && head.Response && head.ID == message.ID {
 			return buf[:n]
 		}
 	}
 }
 
-// failure is the answer SERVFAIL to a question; nil when it is not one.
-func failure(question []byte) []byte {
+// failure is an answer without one; nil when the question cannot be read.
+func failure(asked []byte, code dnsmessage.RCode) []byte {
 	var p dnsmessage.Parser
-	head, err := p.Start(question)
-	if err != nil {
+	head, err := p.Start(asked)
+	if err != nil || head.Response {
 		return nil
 	}
 	questions, err := p.AllQuestions()
 	if err != nil {
-		return nil
+		questions = nil
 	}
 	answer := dnsmessage.Message{
-		Header:    dnsmessage.Header{ID: head.ID, Response: true, RecursionDesired: head.RecursionDesired, RCode: dnsmessage.RCodeServerFailure},
+		Header:    dnsmessage.Header{ID: head.ID, Response: true, OpCode: head.OpCode, RecursionDesired: head.RecursionDesired, RCode: code},
 		Questions: questions,
 	}
 	b, err := answer.Pack()

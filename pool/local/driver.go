@@ -165,7 +165,7 @@ func (d *Driver) spawn(ctx context.Context, z *zygote, t pool.Template) (*sandbo
 	}
 	theirs := ends.theirs[:]
 	if d.cgroups != nil {
-		if s.cgroup, err = d.cgroups.make(); err != nil {
+		if s.cgroup, err = d.cgroups.take(); err != nil {
 			ends.closeAll()
 			return nil, err
 		}
@@ -176,7 +176,7 @@ func (d *Driver) spawn(ctx context.Context, z *zygote, t pool.Template) (*sandbo
 	if err != nil {
 		ends.closeOurs()
 		if s.cgroup != nil {
-			err = errors.Join(err, s.cgroup.remove())
+			err = errors.Join(err, s.cgroup.remove()) // the sandbox may still come, and join it
 		}
 		return nil, err
 	}

@@ -140,14 +140,19 @@ func (s *sandbox) destroy() error {
 	var err error
 	s.destroyed.Do(func() {
 		s.kill()
-		if !s.waitGone(destroyBound) {
+		gone := s.waitGone(destroyBound)
+		if !gone {
 			err = fmt.Errorf("the processes of sandbox %q are still there %s after a kill", s.id, destroyBound)
 		}
 		s.used.Store(true)
 		s.running.Lock() // the run ends at once: its process has
 		s.close()
 		s.running.Unlock()
-		if s.cgroup != nil {
+		switch {
+		case s.cgroup == nil:
+		case gone:
+			err = errors.Join(err, s.driver.cgroups.giveBack(s.cgroup))
+		default:
 			err = errors.Join(err, s.cgroup.remove())
 		}
 		close(s.gone)

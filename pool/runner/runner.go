@@ -69,7 +69,11 @@ func (p *Process) Execute(ctx context.Context, req *wire.Request, limits wire.Li
 	r.capture(sink)
 	go r.readRecord()
 
-	end, err := r.wait(ctx, req.Timeout())
+	timeout := req.Timeout()
+	if timeout == 0 {
+		timeout = limits.MaxRun
+	}
+	end, err := r.wait(ctx, timeout)
 	end.oomKills = r.OOMKills()
 	if err != nil {
 		return nil, err

@@ -9,7 +9,8 @@ import "time"
 type Request struct {
 	// Code is the program's source, UTF-8.
 	Code string `json:"code"`
-	// TimeoutSeconds bounds the program's wall time. Zero means the default.
+	// TimeoutSeconds bounds the program's wall time. Zero means the longest
+	// that the limits allow.
 	TimeoutSeconds float64 `json:"timeout_seconds,omitempty"`
 	// Stdin is the text on standard input; nil means end of file at once.
 	Stdin *string `json:"stdin,omitempty"`

@@ -1,0 +1,126 @@
+package local
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A worn zygote is replaced beside its runs, and closed when none is left.
+func TestZygoteIsRenewed(t *testing.T) {
+	d := newDriver(t, nil)
+	first, err := d.zygote(t.Context(), template())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := d.spawn(t.Context(), first, template())
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.release()
+	first.mu.Lock()
+	first.spawns = zygoteSpawns
+	first.mu.Unlock()
+
+	d.mu.Lock()
+	b := d.zygotes[template().Key()]
+	d.mu.Unlock()
+	for range zygotesPerTemplate { // one of these finds it worn
+		run(t, d, "print(1)")
+	}
+	b.renew.Wait()
+	for i := range b.slots {
+		if b.slots[i].zygote == first {
+			t.Error("the worn zygote is still used")
+		}
+	}
+	if first.ended() {
+		t.Error("the worn zygote has ended under a sandbox of its own")
+	}
+	if err := s.destroy(); err != nil {
+		t.Fatal(err)
+	}
+	// Its exit may be told a moment later.
+	for deadline := time.Now().Add(10 * time.Second); !first.ended() && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		b.mu.Lock()
+		b.sweep()
+		b.mu.Unlock()
+	}
+	if !first.ended() {
+		t.Error("the worn zygote was not closed")
+	}
+}
+
+// Nothing adds up over runs: descriptors are given back, cgroups used again.
+func TestNothingIsLeft(t *testing.T) {
+	d := newDriver(t, nil)
+	f := func(code string) {
+		t.Helper()
+		run(t, d, code)
+		before := openFiles(t)
+		for range 30 {
+			run(t, d, code)
+		}
+		if after := openFiles(t); after > before+3 { // the runtime opens some of its own
+			t.Errorf("%q: %d descriptors became %d", code, before, after)
+		}
+		if d.cgroups != nil {
+			if left, err := filepath.Glob(filepath.Join(d.cgroups.dir, "[0-9]*")); err != nil || len(left) > 2 {
+				t.Errorf("%q: cgroups %v are left, %v", code, left, err)
+			}
+		}
+	}
+	// An end of each kind.
+	f("print(1)")
+	f("import os; os._exit(3)")
+	f("import os, time\nif os.fork() == 0: time.sleep(60)")
+	f("open('f', 'w').write('x')")
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+// What a killed service left is taken away; what a living one has is not.
+func TestStaleCgroups(t *testing.T) {
+	d := newDriver(t, nil)
+	if d.cgroups == nil {
+		t.Log("no cgroup can be made here: there is nothing to be left")
+		return
+	}
+	stale := filepath.Join(filepath.Dir(d.cgroups.dir), cgroupPrefix+"999999999-1-STALE")
+	if err := os.MkdirAll(filepath.Join(stale, "1"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	newDriver(t, nil)
+	if _, err := os.Stat(stale); !os.IsNotExist(err) {
+		t.Errorf("the stale cgroup is still there: %v", err)
+	}
+	if _, err := os.Stat(d.cgroups.dir); err != nil {
+		t.Errorf("the living service's cgroup was taken away: %v", err)
+	}
+}
+
+func TestLookPython(t *testing.T) {
+	f := func(name, want string) {
+		t.Helper()
+		p, err := LookPython(t.Context(), name)
+		switch {
+		case want == "" && (err != nil || !filepath.IsAbs(p.Executable) || len(p.Path) == 0 || p.Version == ""):
+			t.Errorf("%q: %+v, %v", name, p, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%q: got %v, want %q", name, err, want)
+		}
+	}
+	f(systemPython, "")
+	f("no-such-python", "--python")
+	f("/bin/true", "cannot understand")
+	f("/bin/false", "cannot ask")
+}
