@@ -58,7 +58,8 @@ class Zygote:
         self.config["programs"] = {INIT: base64.b64decode(self.config["init"])}
         if self.config["fresh_interpreter"]:
             self.config["programs"][BOOTSTRAP] = compiled_bootstrap()
-            self.config["bootstrap"] = BOOTSTRAP
+            argv = [self.config["python"], "-I", "-S", "-B", BOOTSTRAP, self.config["start"]]
+            self.config["exec"] = {"argv": argv, "env": None}
         root.build(self.config)
         self.config["proc"] = self.can_mount_proc()
 

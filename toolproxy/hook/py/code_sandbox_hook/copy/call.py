@@ -66,7 +66,7 @@ class Caller(object):
             self._item(item)
 
     def _item(self, item):
-        _flush()
+        flush()
         self.send({"kind": "item", "item": encode.encode(item, self.limits)})
 
     def _returned(self, value, before):
@@ -119,7 +119,7 @@ class Caller(object):
         return text or isinstance(error, (ConnectionError, TimeoutError)) or foreign
 
     def _last(self, document, before):
-        _flush()
+        flush()
         try:
             document["state_changed"] = state.changed(before, state.Snapshot())
         except Exception:  # a hostile __eq__ or __hash__ must not cost the result
@@ -129,7 +129,7 @@ class Caller(object):
 
     def refuse(self, code, reason, message, executed):
         """The last frame of a call that gives no value for a reason of ours."""
-        _flush()
+        flush()
         self.send({"kind": "failed", "error": {"code": code, "reason": reason, "message": message[:4000],
                                                "executed": executed, "retryable": False}})
 
@@ -165,7 +165,8 @@ def _trace(error):
         return ""
 
 
-def _flush():
+def flush():
+    """Sends what is printed and still buffered on its way."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -21,6 +21,7 @@ class Copy(object):
         """Makes ready. Returns the ready frame, without its nonce."""
         target = request.get("target") or {}
         self.prepared = preparing.prepare(request.get("boot") or {}, target)
+        calls.flush()  # what the import printed is none of the call's output
         self.before = state.Snapshot()
         problem = self._find(target)[1] if target else None
         frame = {"kind": "ready", "stopped": self.prepared.stopped, "import_error": self.prepared.error,
