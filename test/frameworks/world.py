@@ -28,9 +28,9 @@ class Ended:
 
     @property
     def result(self):
-        for line in self.stdout.splitlines():
-            if line.startswith("RESULT "):
-                return json.loads(line[7:])
+        _, found, rest = self.stdout.rpartition("RESULT ")
+        if found:
+            return json.loads(rest.splitlines()[0])
         raise AssertionError("the agent gave no result (exit %d)\n%s\n%s" % (
             self.code, self.stdout[-2000:], self.stderr[-6000:]))
 
@@ -64,3 +64,19 @@ def run(agent, *args, python=None, sidecar=None, path=(), cwd=None, timeout=120,
 def both(agent, *args, sidecar, **options):
     """The same program without and with the sandbox."""
     return run(agent, *args, **options), run(agent, *args, sidecar=sidecar, **options)
+
+
+def program(folder, **files):
+    """Writes a program of several files; "__" in a name is a folder. Returns main.py."""
+    for name, text in files.items():
+        path = os.path.join(str(folder), *(name.split("__"))) + ".py"
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    return os.path.join(str(folder), "main.py")
+
+
+def own(folder, files, sidecar, *args, **options):
+    """Runs a program whose module `tools` is hand-written dispatch."""
+    options.setdefault("CODE_SANDBOX_TOOL_FUNCTIONS", "tools:*")
+    return run(program(folder, **files), *args, sidecar=sidecar, **options)

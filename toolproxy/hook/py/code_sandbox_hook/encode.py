@@ -32,9 +32,9 @@ class Encoder(object):
         """The typed JSON of value, as Python lists, dicts and scalars."""
         self.nodes -= 1
         if self.nodes < 0:
-            raise errors.CannotSend("cannot send a value of more parts than the limit allows")
+            raise errors.CannotSend("cannot send a value of more parts than the limit allows", bound=True)
         if depth > self.depth:
-            raise errors.CannotSend("cannot send a value nested deeper than %d levels" % self.depth)
+            raise errors.CannotSend("cannot send a value nested deeper than %d levels" % self.depth, bound=True)
         kind = type(value)
         if value is None or kind is bool:
             return value
@@ -109,7 +109,7 @@ def _integer(value):
     if -LARGEST_PLAIN <= value <= LARGEST_PLAIN:
         return value
     if value.bit_length() > 13000:
-        raise errors.CannotSend("cannot send an integer of more than 3900 digits")
+        raise errors.CannotSend("cannot send an integer of more than 3900 digits", bound=True)
     return {"$t": "int", "v": str(value)}
 
 
@@ -169,5 +169,5 @@ def dump(document, limit, what):
     """A JSON document as UTF-8 bytes, bounded."""
     data = json.dumps(document, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode("ascii")
     if len(data) > limit:
-        raise errors.CannotSend("cannot send %s of %d bytes: the limit is %d" % (what, len(data), limit))
+        raise errors.CannotSend("cannot send %s of %d bytes: the limit is %d" % (what, len(data), limit), bound=True)
     return data

@@ -31,10 +31,10 @@ class ResultRefused(SandboxUnavailable):
 
 
 class CannotSend(SandboxUnavailable):
-    """An argument has no typed JSON form, or is too large."""
+    """A value has no typed JSON form, or is beyond a bound."""
 
-    def __init__(self, message):
-        super().__init__(message, code="bad_request", executed="no")
+    def __init__(self, message, bound=False):
+        super().__init__(message, code="too_large" if bound else "bad_request", executed="no")
 
 
 class SandboxedToolError(Exception):

@@ -74,7 +74,7 @@ class Caller(object):
             encoded = encode.encode(value, self.limits)
             encode.dump(encoded, int(self.limits["result_bytes"]), "the result")
         except errors.CannotSend as error:
-            large = "limit" in str(error)
+            large = error.code == "too_large"
             return self.refuse("too_large" if large else "unsandboxable",
                                "result_too_large" if large else "result_type", str(error), "maybe")
         self._last({"ok": True, "value": encoded}, before)
