@@ -17,7 +17,7 @@ import (
 
 func mounted(m Mounted) func(*Options) { return func(o *Options) { o.Mounts = append(o.Mounts, m) } }
 
-func post(t *testing.T, url, contentType, origin, body string) (int, string) {
+func postTo(t *testing.T, url, contentType, origin, body string) (int, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), "POST", url, strings.NewReader(body))
 	if err != nil {
@@ -54,7 +54,7 @@ func TestMount(t *testing.T) {
 	}}))
 	f := func(contentType, origin, body string, status int, says string) {
 		t.Helper()
-		got, text := post(t, s.url+"/x", contentType, origin, body)
+		got, text := postTo(t, s.url+"/x", contentType, origin, body)
 		if got != status || !strings.Contains(text, says) {
 			t.Errorf("%d %s", got, text)
 		}

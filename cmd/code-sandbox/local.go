@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -18,10 +18,15 @@ import (
 	"github.com/code-sandbox/code-sandbox/pool/local"
 	"github.com/code-sandbox/code-sandbox/pool/wire"
 	"github.com/code-sandbox/code-sandbox/sidecar"
+	"github.com/code-sandbox/code-sandbox/toolproxy"
 )
 
 // readyBound is how long the first sandbox may take: imports, mostly.
 const readyBound = 2 * time.Minute
+
+// maxTemplates is how many kinds of sandboxes are kept warm: run_python's, and
+// one for each tool of each agent process.
+const maxTemplates = 128
 
 // localOptions are the flags of "code-sandbox local".
 type localOptions struct {
@@ -38,14 +43,17 @@ type localOptions struct {
 	timeout, maxTimeout time.Duration
 	drain               time.Duration
 	logLevel            string
+	tools               toolOptions
+	summary             bool
+	agent               []string // what to run beside the service
 }
 
 func parseLocal(args []string) (localOptions, error) {
 	limits := wire.DefaultLimits()
 	o := localOptions{memory: size(limits.MemoryBytes), disk: size(limits.DiskBytes), output: size(limits.OutputBytes), files: size(limits.FilesBytes)}
 	fs := flag.NewFlagSet("code-sandbox local", flag.ContinueOnError)
-	fs.StringVar(&o.listen, "listen", "127.0.0.1:8900", "serve the API on this `address`")
-	fs.StringVar(&o.adminListen, "admin-listen", "127.0.0.1:8902", "serve metrics, health and readiness on this `address`")
+	fs.StringVar(&o.listen, "listen", "", "serve the API on this `address` (default 127.0.0.1:8900; with an agent a free port)")
+	fs.StringVar(&o.adminListen, "admin-listen", "", "serve metrics, health and readiness on this `address` (default 127.0.0.1:8902; with an agent a free port)")
 	fs.Var(&o.hosts, "hosts", "answer to these host `names` too, comma-separated; needed when --listen is not a loopback address")
 	fs.IntVar(&o.target, "target", 3, "keep this many sandboxes warm at least; demand raises it, up to --max")
 	fs.IntVar(&o.max, "max", max(16, 4*runtime.NumCPU()), "never have more than this many sandboxes, warm and running; others wait")
@@ -62,13 +70,28 @@ func parseLocal(args []string) (localOptions, error) {
 	fs.DurationVar(&o.maxTimeout, "max-timeout", limits.MaxRun, "the longest timeout a run may ask for")
 	fs.DurationVar(&o.drain, "drain", 30*time.Second, "what runs in flight get to end when the service stops")
 	fs.StringVar(&o.logLevel, "log-level", "warn", "log at this level: debug, info, warn or error")
+	fs.BoolVar(&o.summary, "summary", false, "with an agent: print at its end which tools ran where")
+	o.tools.flags(fs)
+	args, o.agent = splitAgent(args)
 	if err := parse(fs, args); err != nil {
 		return o, err
 	}
 	if fs.NArg() > 0 {
-		return o, fmt.Errorf("%w: %q is not a flag of code-sandbox local", errUsage, fs.Arg(0))
+		return o, fmt.Errorf("%w: %q is not a flag of code-sandbox local; an agent's command goes after --", errUsage, fs.Arg(0))
 	}
+	o.places()
 	return o, o.validate()
+}
+
+// places fills in where to listen. An agent's service is its own: any port
+// will do, and nobody waits for its runs when the agent has ended.
+func (o *localOptions) places() {
+	api, admin := "127.0.0.1:8900", "127.0.0.1:8902"
+	if len(o.agent) > 0 {
+		api, admin = "127.0.0.1:0", "127.0.0.1:0"
+		o.drain = min(o.drain, agentDrain)
+	}
+	o.listen, o.adminListen = cmp.Or(o.listen, api), cmp.Or(o.adminListen, admin)
 }
 
 func (o *localOptions) validate() error {
@@ -84,8 +107,11 @@ func (o *localOptions) validate() error {
 	case hclog.LevelFromString(o.logLevel) == hclog.NoLevel:
 		return fmt.Errorf("%w: --log-level is %q; it can be debug, info, warn or error", errUsage, o.logLevel)
 	}
-	if err := o.limits().Validate(); err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err)
+	policy := o.tools.policy(o.maxTimeout)
+	for _, err := range []error{o.limits().Validate(), policy.Validate()} {
+		if err != nil {
+			return fmt.Errorf("%w: %w", errUsage, err)
+		}
 	}
 	return nil
 }
@@ -122,6 +148,8 @@ type service struct {
 	driver   *local.Driver
 	pool     *pool.Pool
 	sidecar  *sidecar.Server
+	proxy    *toolproxy.Proxy
+	hook     string // the folder of the tool-call hook
 }
 
 // runLocal serves until ctx ends, then stops in reverse.
@@ -131,49 +159,97 @@ func runLocal(ctx context.Context, o localOptions) error {
 	if err != nil {
 		return err
 	}
-	defer func() {
+	defer s.close()
+	if err := s.test(ctx, s.template); err != nil {
+		return err
+	}
+	return s.serve(ctx, func(ctx context.Context) { s.announce(ctx, began) })
+}
+
+func (s *service) test(ctx context.Context, t pool.Template) error {
+	ctx, cancel := context.WithTimeout(ctx, readyBound)
+	defer cancel()
+	return s.driver.SelfTest(ctx, t)
+}
+
+// close gives back what newService took.
+func (s *service) close() {
+	if s.driver != nil {
 		if err := s.driver.Close(); err != nil {
 			s.log.Error("something is left of a sandbox", "error", err)
 		}
-	}()
-	testing, cancel := context.WithTimeout(ctx, readyBound)
-	defer cancel()
-	if err := s.driver.SelfTest(testing, s.template); err != nil {
-		return err
 	}
-	return s.serve(ctx, began)
+	if s.hook != "" {
+		if err := removeRuntime(s.hook); err != nil {
+			s.log.Error("cannot remove the hook's files", "error", err)
+		}
+	}
+}
+
+func newLogger(level string) hclog.Logger {
+	return hclog.New(&hclog.LoggerOptions{Name: "code-sandbox", Level: hclog.LevelFromString(level), Output: os.Stderr})
 }
 
 func newService(ctx context.Context, o localOptions) (*service, error) {
-	s := &service{opts: o}
-	s.log = hclog.New(&hclog.LoggerOptions{Name: "code-sandbox", Level: hclog.LevelFromString(o.logLevel), Output: os.Stderr})
+	s := &service{opts: o, log: newLogger(o.logLevel)}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	var err error
-	if s.python, err = local.LookPython(ctx, o.python); err != nil {
-		return nil, err
-	}
-	s.template = o.template(s.python)
-	s.driver, err = local.New(local.Options{
-		Python: s.python, MemoryBytes: int64(o.memory), FreshInterpreter: o.freshInterpreter, Logger: s.log.Named("driver"),
-	})
-	if err != nil {
-		return nil, err
-	}
-	s.pool, err = pool.New(pool.Options{
-		Driver: s.driver, Templates: []pool.Template{s.template}, Target: o.target, Max: o.max,
-		QueuePerCaller: 256, DrainTimeout: o.drain, Logger: s.log.Named("pool"), Registerer: registry,
-	})
+	err := s.makeDriver(ctx)
 	if err == nil {
-		s.sidecar, err = sidecar.New(sidecar.Options{
-			Listen: o.listen, AdminListen: o.adminListen, Hosts: o.hosts, Runner: s, Limits: s.limits(), Drain: o.drain,
-			Logger: s.log.Named("sidecar"), Registry: registry, Ready: s.ready, Version: version(),
-		})
+		err = s.makePool(registry)
+	}
+	if err == nil {
+		err = s.makeSidecar(registry)
 	}
 	if err != nil {
-		return nil, errors.Join(err, s.driver.Close())
+		s.close()
+		return nil, err
 	}
 	return s, nil
+}
+
+func (s *service) makeDriver(ctx context.Context) (err error) {
+	o := s.opts
+	if s.python, err = local.LookPython(ctx, o.python); err != nil {
+		return err
+	}
+	s.template = o.template(s.python)
+	if s.hook, err = layRuntime(); err != nil {
+		return err
+	}
+	s.driver, err = local.New(local.Options{
+		Python: s.python, MemoryBytes: int64(o.memory), FreshInterpreter: o.freshInterpreter, Hook: s.hook, Logger: s.log.Named("driver"),
+	})
+	return err
+}
+
+// makePool keeps sandboxes for run_python warm, but not beside an agent, whose
+// tools are copies.
+func (s *service) makePool(registry *prometheus.Registry) (err error) {
+	templates := []pool.Template{s.template}
+	if len(s.opts.agent) > 0 {
+		templates = nil
+	}
+	s.pool, err = pool.New(pool.Options{
+		Driver: s.driver, Templates: templates, Target: s.opts.target, Max: s.opts.max, MaxTemplates: maxTemplates, MaxWait: time.Minute,
+		QueuePerCaller: 256, DrainTimeout: s.opts.drain, Logger: s.log.Named("pool"), Registerer: registry,
+	})
+	return err
+}
+
+func (s *service) makeSidecar(registry *prometheus.Registry) (err error) {
+	o := s.opts
+	s.proxy, err = toolproxy.New(toolproxy.Options{
+		Runner: copies{s}, Policy: o.tools.policy(o.maxTimeout), Logger: s.log.Named("tools"), Registry: registry,
+	})
+	if err != nil {
+		return err
+	}
+	s.sidecar, err = sidecar.New(sidecar.Options{
+		Listen: o.listen, AdminListen: o.adminListen, Hosts: o.hosts, Runner: s, Limits: s.limits(), Drain: o.drain,
+		Logger: s.log.Named("sidecar"), Registry: registry, Ready: s.ready, Version: version(), Mounts: mounts(s.proxy),
+	})
+	return err
 }
 
 // Run implements sidecar.Runner: on one machine, everybody is one caller.
@@ -181,7 +257,27 @@ func (s *service) Run(ctx context.Context, req *wire.Request, sink wire.Sink) (*
 	return s.pool.Exec(ctx, pool.Caller{Tenant: "local", Name: "local"}, s.template, req, sink)
 }
 
+// copies implements toolproxy.Runner.
+type copies struct{ *service }
+
+func (c copies) Call(ctx context.Context, cp *wire.Copy, req *wire.Request, sink wire.Sink) (*wire.Result, error) {
+	t := pool.Template{Copy: cp, Limits: c.opts.limits(), DNS: c.opts.dns, Warm: 1}
+	return c.pool.Exec(ctx, pool.Caller{Tenant: "local", Name: "tools"}, t, req, sink)
+}
+
+// mounts are the paths of a tool proxy, as the sidecar takes them.
+func mounts(p *toolproxy.Proxy) []sidecar.Mounted {
+	var all []sidecar.Mounted
+	for _, path := range p.Paths() {
+		all = append(all, sidecar.Mounted{Path: path.Path, Method: path.Method, BodyBytes: path.BodyBytes, Serve: path.Serve})
+	}
+	return all
+}
+
 func (s *service) ready() error {
+	if len(s.opts.agent) > 0 {
+		return nil // nothing is kept warm ahead of the agent's first call
+	}
 	if stats := s.pool.Stats(); stats.Warm+stats.Leased == 0 {
 		return fmt.Errorf("no sandbox is ready yet: %d are starting", stats.Starting)
 	}
@@ -202,17 +298,17 @@ func (s *service) limits() sidecar.Limits {
 	return l
 }
 
-// serve runs pool and sidecar until ctx ends or one of them fails; the sidecar
+// serve runs pool and sidecar, and beside in a goroutine, until ctx ends or one of them fails; the sidecar
 // stops first, then the pool under it.
-func (s *service) serve(ctx context.Context, began time.Time) error {
+func (s *service) serve(ctx context.Context, beside func(context.Context)) error {
 	poolCtx, stopPool := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopPool()
 	poolDone := make(chan error, 1)
 	go func() { poolDone <- s.pool.Run(poolCtx) }()
 
-	announced, cancel := context.WithCancel(ctx)
+	besideCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go s.announce(announced, began)
+	go beside(besideCtx)
 
 	err := s.sidecar.Run(ctx)
 	stopPool()
