@@ -55,13 +55,13 @@ def _by_place(fn, target):
     return Decision(SANDBOXED)
 
 
-def method(cls_function, obj, target):
+def method(obj, target, advice=""):
     """The Decision on a tool class's method for one instance, and where a copy
     finds that instance."""
     place = instance.locate(obj)
     if place is None:
         return None, _refuse(target, "state", "its object is made at run time and holds state that a copy cannot "
-                             "have; make the object at module level, or make the class free of state")
+                             "have; " + (advice or "make the object at module level, or make the class free of state"))
     return place, Decision(SANDBOXED)
 
 

@@ -13,6 +13,11 @@ from . import owner
 
 CONTAINERS = (types.ModuleType, type, types.FunctionType)
 MOST_OBJECTS = 20000
+# Attributes that frameworks act on around the body, in the agent: they may differ.
+AROUND = frozenset((
+    "is_initialized", "current_usage_count", "max_usage_count", "callbacks", "verbose", "tags", "metadata",
+    "handle_tool_error", "handle_validation_error", "return_direct", "result_as_answer", "cache_function",
+    "description_updated", "tool_failure_policy"))
 
 
 def locate(obj, own_class=True):
@@ -99,7 +104,7 @@ def _filled(cell):
 def _state(obj):
     """What obj holds, without what it has only computed and kept."""
     state = {k: v for k, v in getattr(obj, "__dict__", {}).items()
-             if not isinstance(inspect.getattr_static(type(obj), k, None), functools.cached_property)}
+             if k not in AROUND and not isinstance(inspect.getattr_static(type(obj), k, None), functools.cached_property)}
     private = getattr(obj, "__pydantic_private__", None) or {}
     return {"fields": {k: _comparable(v) for k, v in state.items()},
             "private": {k: _comparable(v) for k, v in private.items()}}

@@ -10,31 +10,40 @@ import types
 from . import decide, errors, owner, proxy, runtime, start, warn
 
 
-def guard_class(cls, names, framework, text_tool=False):
-    """Replaces the methods that cls itself defines under names."""
+def guard_class(cls, names, framework, text_tool=False, advice=""):
+    """Replaces the methods that cls itself defines under names. advice stands in
+    the refusal of an object that holds state."""
     if not text_tool and not owner.owns_class(cls):
         return
     for name in names:
         fn = vars(cls).get(name)
         if isinstance(fn, types.FunctionType) and not proxy.is_proxy(fn):
-            setattr(cls, name, guard_method(fn, framework, text_tool))
+            setattr(cls, name, guard_method(fn, framework, None, text_tool, advice))
 
 
-def guard_method(fn, framework, text_tool=False):
+def guard_method(fn, framework, name=None, text_tool=False, advice=""):
     """The stand-in for one method: a function of the same kind that takes self."""
     state = runtime.state()
-    target = state.registry.register(fn, framework)
+    target = state.registry.register(fn, framework, name or _readable(fn))
     if state.side == start.COPY:
         from .copy import gate
         return gate.wrap(fn, target)
     target.decision = decide.decide(fn, target, text_tool)
     if target.decision.where == decide.STAYS:
         return fn
-    return proxy.make(fn, MethodRun(fn, target))
+    return proxy.make(fn, MethodRun(fn, target, advice))
+
+
+def _readable(fn):
+    return fn.__qualname__ if fn.__name__.startswith("_") or fn.__name__ == "forward" else fn.__name__
 
 
 class MethodRun(proxy.Run):
     """Runs a method whose object is the first argument."""
+
+    def __init__(self, fn, target, advice=""):
+        proxy.Run.__init__(self, fn, target)
+        self.advice = advice
 
     def making(self, args, kwargs, stream=False):
         """The object goes by its place, never by its content."""
@@ -43,7 +52,7 @@ class MethodRun(proxy.Run):
         return one.making(rest, kwargs, stream)
 
     def _place(self, obj):
-        place, decision = decide.method(self.fn, obj, self._named(obj))
+        place, decision = decide.method(obj, self._named(obj), self.advice)
         if place is None:
             error = errors.Unsandboxable(decision.why, reason=decision.reason)
             warn.refused(self.target, error)

@@ -21,6 +21,9 @@ def guard(fn, framework, name=None, awaits=False, text_tool=False):
     a call on the event loop need not block it."""
     if fn is None or not callable(fn) or isinstance(fn, type) or is_proxy(fn):
         return fn
+    if _unbound_method(fn):
+        from . import methods
+        return methods.guard_method(fn, framework, name, text_tool)
     state = runtime.state()
     if state.side == start.COPY:
         from .copy import gate
@@ -34,6 +37,14 @@ def guard(fn, framework, name=None, awaits=False, text_tool=False):
     if target.decision.where == decide.STAYS:
         return fn
     return _of_partial(fn, target, awaits) if target.partial else make(fn, Run(fn, target), awaits)
+
+
+def _unbound_method(fn):
+    """True for a function that a decorator met in the body of a class."""
+    if not isinstance(fn, types.FunctionType) or "." not in fn.__qualname__:
+        return False
+    names = fn.__code__.co_varnames[:fn.__code__.co_argcount]
+    return names[:1] == ("self",) and not fn.__qualname__.rpartition(".")[0].endswith("<locals>")
 
 
 def is_proxy(fn):

@@ -72,8 +72,9 @@ def _method(target):
     if plain is None or bound is None:
         raise NotFound("code_mismatch", "the object of tool %r has no method %s in the copy" % (
             target.get("qualname"), name))
-    inner = getattr(plain, "__func__", plain)
-    _same(getattr(inner, "__wrapped__", inner), target)
+    layers = list(_layers(getattr(plain, "__func__", plain)))
+    matching = [f for f in layers if isinstance(f, types.FunctionType) and fingerprint.code_hash(f) == target.get("code")]
+    _same(matching[0] if matching else layers[-1], target)
     return bound
 
 
@@ -85,7 +86,10 @@ def _object(place):
     found = _walk(module, names)
     if found is None:
         raise NotFound("state", "the copy has no %s; make the object at module level" % path)
-    return found() if place.get("construct") else found
+    obj = found() if place.get("construct") else found
+    if getattr(obj, "is_initialized", True) is False and hasattr(obj, "setup"):
+        obj.setup()  # smolagents does this before the first call
+    return obj
 
 
 def _same(found, target):

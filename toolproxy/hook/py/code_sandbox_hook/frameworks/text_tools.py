@@ -12,6 +12,8 @@ METHODS = {
     "LocalPythonExecutor": ("__call__",), "CodeInterpreterTool": ("_run",),
     "CodeInterpreterToolSpec": ("code_interpreter",), "UnsafeLocalCodeExecutor": ("execute_code",),
 }
+ADVICE = {"LocalPythonExecutor": "LocalPythonExecutor keeps variables from step to step in the agent's process; use a "
+          "ToolCallingAgent with PythonInterpreterTool, or an executor that is not local"}
 FRAMEWORKS = {"langchain_experimental": "langchain", "langchain_community": "langchain",
               "crewai_tools": "crewai", "llama_index": "llama-index", "google": "google-adk"}
 
@@ -24,4 +26,5 @@ def patch(module):
     if not found:
         raise patching.UnknownShape("%s has none of the classes that execute text" % module.__name__)
     for name in found:
-        methods.guard_class(getattr(module, name), METHODS[name], FRAMEWORKS.get(top, top), text_tool=True)
+        methods.guard_class(getattr(module, name), METHODS[name], FRAMEWORKS.get(top, top), text_tool=True,
+                            advice=ADVICE.get(name, ""))
