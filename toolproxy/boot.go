@@ -25,6 +25,7 @@ const (
 // bootRecord is what a process tells of itself, as far as it is looked at here.
 type bootRecord struct {
 	ID     string `json:"boot_id"`
+	PID    int    `json:"pid"`
 	Python struct {
 		Executable string   `json:"executable"`
 		Prefix     string   `json:"prefix"`

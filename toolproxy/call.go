@@ -150,7 +150,7 @@ func lost(res *wire.Result, timeout time.Duration) *api.Error {
 	case res.Call != nil:
 		return nil
 	case res.Outcome == wire.Timeout:
-		return api.Errorf(api.Timeout, "the tool did not end within its timeout of %s", timeout).MaybeRan().Because("timeout")
+		return api.Errorf(api.Timeout, "the tool took too long: it did not end within its timeout of %s", timeout).MaybeRan().Because("timeout")
 	}
 	e := api.Errorf(api.SandboxLost, "the tool ended its sandbox before it returned: %s", res.Reason).MaybeRan().Because(string(res.Outcome))
 	e.Retry = false // it would end the next one as well

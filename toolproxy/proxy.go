@@ -132,11 +132,5 @@ func (p *Proxy) boot(id string) *boot {
 
 // list answers what is known of tools.
 func (p *Proxy) list(_ context.Context, rc *fasthttp.RequestCtx, _ []byte) (func(*bufio.Writer), *api.Error) {
-	return nil, answer(rc, map[string]any{"mode": p.opts.Policy.Mode, "tools": p.Tools(), "frameworks": p.Frameworks(), "boots": p.heard()})
-}
-
-func (p *Proxy) heard() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.boots.Len()
+	return nil, answer(rc, map[string]any{"mode": p.opts.Policy.Mode, "tools": p.Tools(), "frameworks": p.Frameworks(), "boots": p.Boots()})
 }

@@ -78,6 +78,24 @@ func (p *Proxy) Tools() []Tool {
 	return all
 }
 
+// Boot names a process that said hello.
+type Boot struct {
+	ID    string    `json:"boot_id"`
+	PID   int       `json:"pid"`
+	Heard time.Time `json:"heard"`
+}
+
+// Boots lists the processes that are remembered, the last used last.
+func (p *Proxy) Boots() []Boot {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := []Boot{}
+	for _, b := range p.boots.Values() {
+		all = append(all, Boot{b.record.ID, b.record.PID, b.heard})
+	}
+	return all
+}
+
 // Frameworks lists the frameworks of all processes that are remembered.
 func (p *Proxy) Frameworks() []Framework {
 	p.mu.Lock()

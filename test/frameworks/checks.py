@@ -23,3 +23,14 @@ def ids_differ(sidecar, count):
     """Each call had a sandbox of its own."""
     ids = [call["sandbox_id"] for call in sidecar.calls]
     assert len(ids) == count and len(set(ids)) == count, ids
+
+
+def apart(sidecar, pids):
+    """Each of the calls was in a process of its own. In namespaces of their own
+    all have one pid, and the sandboxes' ids tell them apart."""
+    import goservice
+    if goservice.PROGRAM:
+        assert set(pids) == {goservice.INSIDE}
+    else:
+        assert len(set(pids)) == len(pids)
+    ids_differ(sidecar, len(pids))

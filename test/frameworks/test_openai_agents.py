@@ -82,5 +82,5 @@ def test_off(started, marker):
 
 def test_parallel_calls_have_a_sandbox_each(sidecar):
     result = world.run(AGENT, json.dumps([["where", {}]] * 6), sidecar=sidecar).result
-    assert len({json.loads(o)["pid"] for o in result["outputs"]}) == 6
+    checks.apart(sidecar, [json.loads(o)["pid"] for o in result["outputs"]])
     checks.ids_differ(sidecar, 6)
