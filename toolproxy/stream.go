@@ -29,14 +29,7 @@ type end struct {
 func (p *Proxy) stream(ctx context.Context, rc *fasthttp.RequestCtx, c *prepared) (func(*bufio.Writer), *api.Error) {
 	items, ended, closed := make(chan string, maxPending), make(chan end, 1), make(chan struct{})
 	go func() {
-		defer p.inFlight.Add(-1)
-		defer func() { // in a goroutine of its own, a panic would end the process
-			if broken := recover(); broken != nil {
-				p.log.Error("panic in a tool call", "panic", fmt.Sprint(broken), "stack", string(debug.Stack()))
-				ended <- end{err: api.Errorf(api.Internal, "the tool proxy failed on this call").MaybeRan()}
-			}
-		}()
-		document, err := p.run(ctx, c, func(stream wire.Stream, text string) {
+		e := p.guarded(ctx, c, func(stream wire.Stream, text string) {
 			if stream != wire.Item {
 				return
 			}
@@ -46,7 +39,8 @@ func (p *Proxy) stream(ctx context.Context, rc *fasthttp.RequestCtx, c *prepared
 			case <-closed:
 			}
 		})
-		ended <- end{document, err}
+		p.inFlight.Add(-1)
+		ended <- e
 	}()
 	write := func(first *string, last *end) func(*bufio.Writer) {
 		rc.SetContentType("application/x-ndjson")
@@ -64,6 +58,19 @@ func (p *Proxy) stream(ctx context.Context, rc *fasthttp.RequestCtx, c *prepared
 		}
 		return write(nil, &e), nil
 	}
+}
+
+// guarded runs a call in a goroutine of its own, where a panic would end the
+// process.
+func (p *Proxy) guarded(ctx context.Context, c *prepared, sink wire.Sink) (e end) {
+	defer func() {
+		if broken := recover(); broken != nil {
+			p.log.Error("panic in a tool call", "panic", fmt.Sprint(broken), "stack", string(debug.Stack()))
+			e = end{err: api.Errorf(api.Internal, "the tool proxy failed on this call").MaybeRan()}
+		}
+	}()
+	document, err := p.run(ctx, c, sink)
+	return end{document, err}
 }
 
 var errSlow = errors.New("the caller reads no more")
