@@ -1,7 +1,5 @@
 """A small agent with a hand-written loop: it asks its model, and calls the tools
 that the model names."""
-import os
-
 import model
 import tools
 
@@ -18,5 +16,4 @@ def main():
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("OPENAI_API_KEY", "sk-demo-0123456789abcdef")
     main()
