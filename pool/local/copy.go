@@ -36,7 +36,7 @@ func (d *Driver) copyConfig(t pool.Template) (zygoteConfig, error) {
 	if d.opts.Hook == "" {
 		return zygoteConfig{}, api.Errorf(api.Unsandboxable, "this service was started without the tool-call hook").Because("no_hook")
 	}
-	v, err := lookAt(t.Copy, d.opts.Hook, homes())
+	v, err := lookAt(t.Copy, d.opts.Hook, homes(), !d.unprivileged)
 	if err != nil {
 		return zygoteConfig{}, err
 	}

@@ -252,3 +252,16 @@ func TestCopySees(t *testing.T) {
 		}
 	}
 }
+
+// A copy of a service that runs as root is another user, and says so.
+func TestCopyOfAPrivateFolder(t *testing.T) {
+	d := newCopyDriver(t, nil)
+	dir := project(t, map[string]string{"tools.py": tools})
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, err := callOnce(t, d, copyOf(t, d, dir, "tools", "add", lineOf("add")), 5, 2, 3)
+	if d.unprivileged != (err == nil) || err != nil && api.From(err).Reason != "folder_private" {
+		t.Errorf("with rights %v: %v", !d.unprivileged, err)
+	}
+}

@@ -36,6 +36,7 @@ type view struct {
 type looker struct {
 	view
 	homes    []string
+	other    bool     // copies run as another user than the service
 	prefixes []string // of the interpreter
 	program  []string // real paths of the program
 	seen     int
@@ -44,8 +45,8 @@ type looker struct {
 // lookAt decides what a copy sees: the system, the interpreter, the hook and
 // the folders of the program, less what may hold a credential. An error is an
 // *api.Error.
-func lookAt(c *wire.Copy, hook string, homes []string) (view, error) {
-	l := &looker{homes: homes}
+func lookAt(c *wire.Copy, hook string, homes []string, other bool) (view, error) {
+	l := &looker{homes: homes, other: other}
 	l.links, l.masks = map[string]string{}, []string{}
 	l.paths = rootPaths(Python{})
 	for _, p := range append(slices.Clone(c.Prefixes), filepath.Dir(c.Python)) {
@@ -153,6 +154,9 @@ func (l *looker) show(real string) error {
 		return nil
 	case l.neverWhole(real):
 		return l.modules(real)
+	}
+	if err := l.readable(real, info); err != nil {
+		return err
 	}
 	l.paths = append(l.paths, real)
 	if base := filepath.Base(real); base == "site-packages" || base == "dist-packages" {
@@ -278,6 +282,16 @@ func isEnvironment(folder string) bool {
 // many programs.
 func (l *looker) neverWhole(folder string) bool {
 	return slices.Contains(sharedFolders, folder) || slices.ContainsFunc(l.homes, func(h string) bool { return below(h, folder) })
+}
+
+// readable refuses a folder that another user cannot read, when copies run as
+// one: those of a service that runs as root.
+func (l *looker) readable(folder string, info os.FileInfo) error {
+	if !l.other || info.Mode().Perm()&0o005 == 0o005 {
+		return nil
+	}
+	return api.Errorf(api.Unsandboxable, "only its owner can read the folder %q, and a sandbox of a service that runs as root is another user; "+
+		"let others read it (chmod o+rx), or run code-sandbox as the agent's own user", folder).Because("folder_private")
 }
 
 func below(p, folder string) bool {

@@ -210,7 +210,10 @@ func TestPrepare(t *testing.T) {
 	f(func(conn net.Conn, _ chan<- syscall.WaitStatus) { readRequest(conn) }, api.Unsandboxable, "import_timeout", "did not end in time")
 	// What is not the protocol.
 	f(answering(`{"kind":"ready","nonce":"other"}`), api.SandboxLost, "", "nonce")
-	f(func(conn net.Conn, _ chan<- syscall.WaitStatus) { readRequest(conn); _, _ = conn.Write([]byte("XOSError(1)")) },
+	f(func(conn net.Conn, _ chan<- syscall.WaitStatus) {
+		readRequest(conn)
+		_, _ = conn.Write([]byte("XOSError(1)"))
+	},
 		api.SandboxLost, "", "OSError")
 }
 
