@@ -3,6 +3,7 @@ package local
 import (
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,6 +24,11 @@ func TestHoldsCredentials(t *testing.T) {
 	}
 	f("server.pem tls.KEY a.p12 id_rsa id_ed25519.pub credentials credentials.json aws-credentials.json client_secret_12.json", true)
 	f("service-account.json service_account_prod.json secrets.toml secrets.yaml token.json token_v2.json app.keyring prod.env terraform.tfstate", true)
+	for _, pattern := range credentialNames {
+		if _, err := path.Match(pattern, ""); err != nil || pattern != strings.ToLower(pattern) {
+			t.Errorf("%q: %v", pattern, err)
+		}
+	}
 	// Code and data stay.
 	f("secrets.py credentials.py main.py data.csv tokenizer.json keys.txt README.md environment.yml monkey.json tokens.md", false)
 }
