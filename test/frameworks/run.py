@@ -25,7 +25,7 @@ SUITES = {
     "openai_agents": ("test_openai_agents.py", "openai-agents", "OpenAI Agents SDK"),
     "langchain": ("test_langchain.py", "langchain-core langgraph", "LangChain, LangGraph"),
     "pydantic_ai": ("test_pydantic_ai.py", "pydantic-ai-slim", "Pydantic AI"),
-    "mcp": ("test_mcp.py", "mcp", "MCP Python SDK"),
+    "mcp": ("test_mcp.py test_servers.py", "mcp", "MCP Python SDK"),
     "fastmcp": ("test_mcp.py", "fastmcp", "FastMCP"),
     "crewai": ("test_crewai.py", "crewai", "CrewAI"),
     "llama_index": ("test_llama_index.py", "llama-index-core", "LlamaIndex"),
@@ -73,7 +73,7 @@ def plan(name, options):
     if name == CORE:
         files = sorted(os.path.basename(p) for p in glob.glob(os.path.join(HERE, "test_core*.py")))
         return [("core-" + v, v, "core.txt", files) for v in options.pythons.split(",") if v]
-    return [(name, options.framework_python, name + ".txt", [SUITES[name][0]])]
+    return [(name, options.framework_python, name + ".txt", SUITES[name][0].split())]
 
 
 def run(label, version, requirements, files, options):
@@ -126,12 +126,16 @@ def table(options):
     rows = ["| framework | version tested | tests |", "|---|---|---|"]
     for name, (file, distributions, title) in SUITES.items():
         pins = read_pins(os.path.join(HERE, "requirements", name + ".txt"))
-        with open(os.path.join(HERE, file), encoding="utf-8") as source:
-            count = len(re.findall(r"^def test_", source.read(), re.M))
+        count = sum(tests_in(part) for part in file.split())
         versions = ", ".join("%s %s" % (d, pins.get(d, "?")) for d in distributions.split())
         rows.append("| %s | %s | %d |" % (title, versions, count))
     rows.append("| the hook itself, without a framework | Python %s | |" % options.pythons.replace(",", ", "))
     return "\n".join(rows)
+
+
+def tests_in(file):
+    with open(os.path.join(HERE, file), encoding="utf-8") as source:
+        return len(re.findall(r"^def test_", source.read(), re.M))
 
 
 def read_pins(path):
