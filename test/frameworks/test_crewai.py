@@ -1,0 +1,44 @@
+"""CrewAI."""
+import json
+
+import checks
+import world
+
+AGENT = "crew_agent.py"
+
+
+def alone(sidecar, turns, **env):
+    return world.run(AGENT, json.dumps(turns), sidecar=sidecar, **env)
+
+
+def same(sidecar, turns, tmp_path):
+    plain = world.run(AGENT, json.dumps(turns), HOME=str(tmp_path))
+    boxed = alone(sidecar, turns, HOME=str(tmp_path))
+    for key in ("seen", "answer", "used"):
+        assert plain.result[key] == boxed.result[key], boxed.stderr[-3000:]
+    return boxed.result
+
+
+def test_t10_function_and_subclass(sidecar, tmp_path):
+    result = same(sidecar, [["adder", {"a": 2, "b": 3}], ["twice", {"text": "ab"}], ["boom", {"text": "x"}]], tmp_path)
+    assert "Observation: 5" in result["seen"][0] and "Observation: abab" in result["seen"][1]
+    assert "bad x" in str(result["seen"])
+
+
+def test_t10_usage_limit_counts_in_the_agent(sidecar, tmp_path):
+    result = same(sidecar, [["limited", {"n": 1}], ["limited", {"n": 2}], ["limited", {"n": 3}]], tmp_path)
+    assert result["used"][0] == 2 and "usage limit" in str(result["seen"][-1])
+    checks.ids_differ(sidecar, 2)
+
+
+def test_elsewhere(sidecar, tmp_path):
+    result = alone(sidecar, [["where", {}]], HOME=str(tmp_path)).result
+    text = result["seen"][0].split("Observation:", 1)[1].strip().splitlines()[0]
+    checks.is_elsewhere(json.loads(text), result["pid"], sidecar)
+
+
+def test_t6_subclass_with_a_key_refused(sidecar, marker, tmp_path):
+    ended = alone(sidecar, [["keyed", {"text": marker.path}]], HOME=str(tmp_path))
+    assert "holds state that a copy cannot have" in ended.stdout + ended.stderr
+    assert not marker.ran() and not sidecar.calls
+    checks.no_secret(ended.stdout)
