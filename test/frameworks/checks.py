@@ -34,3 +34,13 @@ def apart(sidecar, pids):
     else:
         assert len(set(pids)) == len(pids)
     ids_differ(sidecar, len(pids))
+
+
+def ran_elsewhere(sidecar, marker, ended):
+    """The one call ran its body, and not in the agent. In a real sandbox the body's
+    file is gone with it."""
+    import goservice
+    if goservice.PROGRAM:
+        assert [c["outcome"] for c in sidecar.calls] == ["ok"] and not marker.ran(), ended.stderr[-2000:]
+    else:
+        assert marker.ran() and marker.pid() == sidecar.calls[0]["pid"], ended.stderr[-2000:]

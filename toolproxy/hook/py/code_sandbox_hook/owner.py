@@ -63,19 +63,30 @@ def owns_class(cls):
     return is_own(getattr(module, "__file__", None) or "", cls.__module__)
 
 
-def own_modules():
-    """The imported modules of the user: pairs of name and module."""
+def own_modules(known=frozenset()):
+    """The imported modules of the user, less those of known names: pairs of
+    name and module."""
+    named = _named()  # once: a program has a thousand modules, and each call asks
     for name, module in list(sys.modules.items()):
+        if name in known or name.startswith("code_sandbox_hook"):
+            continue
         filename = getattr(module, "__file__", None)
-        if isinstance(filename, str) and is_own(filename, name) and not name.startswith("code_sandbox_hook"):
+        if not isinstance(filename, str):
+            continue
+        if is_own(filename) or _named_own(name, named):
             yield name, module
 
 
-def _named_own(module):
-    patterns = os.environ.get("CODE_SANDBOX_FIRST_PARTY", "")
+def _named():
+    """The patterns of modules that the settings call the user's own."""
+    setting = os.environ.get("CODE_SANDBOX_FIRST_PARTY", "")
+    return [item.strip() for item in setting.split(",") if item.strip()]
+
+
+def _named_own(module, patterns=None):
+    patterns = _named() if patterns is None else patterns
     top = module.split(".")[0]
-    return any(fnmatch.fnmatchcase(module, p) or fnmatch.fnmatchcase(top, p)
-               for p in (item.strip() for item in patterns.split(",")) if p)
+    return any(fnmatch.fnmatchcase(module, p) or fnmatch.fnmatchcase(top, p) for p in patterns)
 
 
 def _decide(filename):

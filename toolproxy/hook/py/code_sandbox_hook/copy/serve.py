@@ -21,6 +21,7 @@ class Copy(object):
         """Makes ready. Returns the ready frame, without its nonce."""
         target = request.get("target") or {}
         self.prepared = preparing.prepare(request.get("boot") or {}, target)
+        calls.rehearse(self.prepared)
         calls.flush()  # what the import printed is none of the call's output
         self.before = state.Snapshot()
         problem = self._find(target)[1] if target else None

@@ -7,6 +7,7 @@ import collections
 import datetime
 import decimal
 import enum
+import sys
 import types
 
 from .. import owner
@@ -25,13 +26,18 @@ class _Spent(Exception):
 
 
 class Snapshot(object):
-    """The plain data in the globals of the user's modules, as hashes."""
+    """The plain data in the globals of the user's modules, as hashes.
 
-    def __init__(self):
+    One taken after a call looks at the same modules as the one before, and at
+    those that came since: a program has a thousand that are not the user's."""
+
+    def __init__(self, before=None):
         self.left = BUDGET
         self.marks = {}
+        self.known = frozenset(sys.modules) if before is None else before.known
+        self.own = list(owner.own_modules()) if before is None else before.own + list(owner.own_modules(before.known))
         try:
-            for name, module in owner.own_modules():
+            for name, module in self.own:
                 if name == "__main__" :
                     continue
                 self._module("__main__" if name == "__mp_main__" else name, vars(module))
