@@ -44,5 +44,7 @@ test: ## everything
 	@sh test/setup.sh test
 	$(MAKE) --no-print-directory check lint unit cases
 
+include test/load/load.mk
+
 clean: ## remove what was built here
 	rm -rf bin

@@ -131,7 +131,7 @@ func (p *Pool) unique(id string) error {
 // startFailed puts off the next start and tells those who wait. Of several
 // starts asked for at once, one failure counts.
 func (p *Pool) startFailed(w *warmPool, fails int, err error, now time.Time) {
-	if w.dropped != "" {
+	if w.dropped != "" || p.stopping { // a start that was given up is no failure
 		return
 	}
 	p.metrics.startFailures.Inc()

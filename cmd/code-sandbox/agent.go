@@ -25,13 +25,12 @@ func runLocalAgent(o localOptions) error {
 	setup := untilSignal()
 	s, err := newService(setup, o)
 	if err != nil {
-		return err
+		return interrupted(setup, err)
 	}
 	defer s.close()
-	plain := s.template
-	plain.Preload = nil // what is tested is the isolation
-	if err := s.test(setup, plain); err != nil {
-		return err
+	s.template.Preload = nil // what is tested is the isolation
+	if err := s.tryOne(setup); err != nil {
+		return interrupted(setup, err)
 	}
 	env := withHook(os.Environ(), s.hook, append(o.tools.environment(), "CODE_SANDBOX_URL=http://"+s.sidecar.Addr().String())...)
 	code, err := beside(o.agent, env, func(ctx context.Context) error { return s.serve(ctx, func(context.Context) {}) })
@@ -41,10 +40,18 @@ func runLocalAgent(o localOptions) error {
 	if o.summary {
 		printSummary(os.Stderr, s.proxy.Tools(), s.proxy.Used())
 	}
-	return ended(code)
+	return codeError(code)
 }
 
-func ended(code int) error {
+// interrupted is the end of a start, which a signal may have given up.
+func interrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return exitCode(runInterrupted)
+	}
+	return err
+}
+
+func codeError(code int) error {
 	if code == 0 {
 		return nil
 	}

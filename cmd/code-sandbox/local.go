@@ -5,6 +5,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"runtime"
 	"slices"
@@ -36,6 +37,7 @@ type localOptions struct {
 	python              string
 	preload             list
 	freshInterpreter    bool
+	isolation           string
 	dns                 string
 	memory, disk        size
 	processes           int
@@ -60,6 +62,7 @@ func parseLocal(args []string) (localOptions, error) {
 	fs.StringVar(&o.python, "python", "python3", "run programs with this CPython, 3.8 or newer: a command or a `path`; its environment's packages come along")
 	fs.Var(&o.preload, "preload", "import these `modules` ahead of time, comma-separated (default: numpy and pandas where installed; \"none\" for none)")
 	fs.BoolVar(&o.freshInterpreter, "fresh-interpreter", false, "boot an interpreter per sandbox instead of forking one: own hash seed and address layout, at about half the throughput")
+	fs.StringVar(&o.isolation, "isolation", "namespaces", "what stands around a program: namespaces, or none, which is for programs you trust as you trust their author")
 	fs.StringVar(&o.dns, "dns", "relay", "what a program can look up: relay (this machine's name servers) or none")
 	fs.Var(&o.memory, "memory", "memory of one sandbox, its files included")
 	fs.Var(&o.disk, "disk", "files of one sandbox: working directory, /tmp and /dev/shm together; they count as memory")
@@ -73,6 +76,10 @@ func parseLocal(args []string) (localOptions, error) {
 	fs.BoolVar(&o.summary, "summary", false, "with an agent: print at its end which tools ran where")
 	o.tools.flags(fs)
 	args, o.agent = splitAgent(args)
+	fs.Usage = func() {
+		_, _ = fmt.Fprint(fs.Output(), "code-sandbox local [flags] [-- AGENT ...]\n\n")
+		fs.PrintDefaults()
+	}
 	if err := parse(fs, args); err != nil {
 		return o, err
 	}
@@ -98,6 +105,8 @@ func (o *localOptions) validate() error {
 	switch {
 	case o.dns != "relay" && o.dns != "none":
 		return fmt.Errorf("%w: --dns is %q; it can be relay or none", errUsage, o.dns)
+	case o.isolation != "namespaces" && o.isolation != local.BareIsolation:
+		return fmt.Errorf("%w: --isolation is %q; it can be namespaces or none", errUsage, o.isolation)
 	case o.target < 1 || o.target > o.max:
 		return fmt.Errorf("%w: --target is %d; it can be 1 to --max, which is %d", errUsage, o.target, o.max)
 	case o.timeout <= 0 || o.timeout > o.maxTimeout:
@@ -108,9 +117,30 @@ func (o *localOptions) validate() error {
 		return fmt.Errorf("%w: --log-level is %q; it can be debug, info, warn or error", errUsage, o.logLevel)
 	}
 	policy := o.tools.policy(o.maxTimeout)
-	for _, err := range []error{o.limits().Validate(), policy.Validate()} {
-		if err != nil {
-			return fmt.Errorf("%w: %w", errUsage, err)
+	if err := policy.Validate(); err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	return o.validateLimits()
+}
+
+// validateLimits tries the limits one by one, to name the flag of a wrong one.
+func (o *localOptions) validateLimits() error {
+	mine := o.limits()
+	for _, limit := range []struct {
+		flag string
+		set  func(*wire.Limits)
+	}{
+		{"memory", func(l *wire.Limits) { l.MemoryBytes = mine.MemoryBytes }},
+		{"disk", func(l *wire.Limits) { l.DiskBytes = mine.DiskBytes }},
+		{"processes", func(l *wire.Limits) { l.Processes = mine.Processes }},
+		{"output", func(l *wire.Limits) { l.OutputBytes = mine.OutputBytes }},
+		{"files", func(l *wire.Limits) { l.FilesBytes = mine.FilesBytes }},
+		{"max-timeout", func(l *wire.Limits) { l.MaxRun = mine.MaxRun }},
+	} {
+		l := wire.DefaultLimits()
+		limit.set(&l)
+		if err := l.Validate(); err != nil {
+			return fmt.Errorf("%w: --%s: %w", errUsage, limit.flag, err)
 		}
 	}
 	return nil
@@ -145,7 +175,7 @@ type service struct {
 	log      hclog.Logger
 	python   local.Python
 	template pool.Template
-	driver   *local.Driver
+	driver   driver
 	pool     *pool.Pool
 	sidecar  *sidecar.Server
 	proxy    *toolproxy.Proxy
@@ -157,19 +187,13 @@ func runLocal(ctx context.Context, o localOptions) error {
 	began := time.Now()
 	s, err := newService(ctx, o)
 	if err != nil {
-		return err
+		return unlessStopped(ctx, err)
 	}
 	defer s.close()
-	if err := s.test(ctx, s.template); err != nil {
-		return err
+	if err := s.tryOne(ctx); err != nil {
+		return unlessStopped(ctx, err)
 	}
 	return s.serve(ctx, func(ctx context.Context) { s.announce(ctx, began) })
-}
-
-func (s *service) test(ctx context.Context, t pool.Template) error {
-	ctx, cancel := context.WithTimeout(ctx, readyBound)
-	defer cancel()
-	return s.driver.SelfTest(ctx, t)
 }
 
 // close gives back what newService took.
@@ -190,11 +214,19 @@ func newLogger(level string) hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{Name: "code-sandbox", Level: hclog.LevelFromString(level), Output: os.Stderr})
 }
 
+// unlessStopped is the error of a start, or nil where the start was given up.
+func unlessStopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
 func newService(ctx context.Context, o localOptions) (*service, error) {
 	s := &service{opts: o, log: newLogger(o.logLevel)}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	err := s.makeDriver(ctx)
+	err := s.makeDriver(ctx, registry)
 	if err == nil {
 		err = s.makePool(registry)
 	}
@@ -208,7 +240,7 @@ func newService(ctx context.Context, o localOptions) (*service, error) {
 	return s, nil
 }
 
-func (s *service) makeDriver(ctx context.Context) (err error) {
+func (s *service) makeDriver(ctx context.Context, registry *prometheus.Registry) (err error) {
 	o := s.opts
 	if s.python, err = local.LookPython(ctx, o.python); err != nil {
 		return err
@@ -217,9 +249,7 @@ func (s *service) makeDriver(ctx context.Context) (err error) {
 	if s.hook, err = layRuntime(); err != nil {
 		return err
 	}
-	s.driver, err = local.New(local.Options{
-		Python: s.python, MemoryBytes: int64(o.memory), FreshInterpreter: o.freshInterpreter, Hook: s.hook, Logger: s.log.Named("driver"),
-	})
+	s.driver, err = newDriver(o, s.python, s.hook, s.log.Named("driver"), registry)
 	return err
 }
 
@@ -291,9 +321,12 @@ func (s *service) limits() sidecar.Limits {
 	l.Request.MaxTimeout = sidecar.Seconds(s.opts.maxTimeout.Seconds())
 	t := s.template.Limits
 	l.Sandbox = sidecar.SandboxLimits{
-		Isolation: s.driver.Isolation(), PythonVersion: s.python.Version, Preload: append([]string{}, s.template.Preload...),
+		Isolation: s.driver.Isolation(), MemoryBy: s.driver.MemoryBy(), PythonVersion: s.python.Version, Preload: append([]string{}, s.template.Preload...),
 		Network: map[string]string{"relay": "dns", "none": "none"}[s.opts.dns], MemoryBytes: t.MemoryBytes, DiskBytes: t.DiskBytes,
 		DiskFiles: t.DiskFiles, Processes: t.Processes, OpenFiles: t.OpenFiles, OutputBytes: t.OutputBytes, FilesBytes: t.FilesBytes,
+	}
+	if s.opts.isolation == local.BareIsolation { // what does not hold is not told
+		l.Sandbox.Network, l.Sandbox.DiskBytes, l.Sandbox.DiskFiles, l.Sandbox.Processes = "host", 0, 0, 0
 	}
 	return l
 }
@@ -332,5 +365,14 @@ Try it:
 
   curl -s http://%[1]s/run_python -H 'Content-Type: text/x-python' -d 'print(6 * 7)'
 
-`, s.sidecar.Addr(), time.Since(began).Seconds(), s.python.Version, s.driver.Isolation(), s.driver.MemoryBy())
+`, s.address(), time.Since(began).Seconds(), s.python.Version, s.driver.Isolation(), s.driver.MemoryBy())
+}
+
+// address is where we can be reached from this machine.
+func (s *service) address() string {
+	host, port, err := net.SplitHostPort(s.sidecar.Addr().String())
+	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return s.sidecar.Addr().String()
 }

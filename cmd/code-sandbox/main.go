@@ -17,6 +17,7 @@ const usage = `code-sandbox runs code that an AI agent wrote, each piece in a lo
   code-sandbox local [flags]                  serve run_python and tool calls on this machine
   code-sandbox local [flags] -- COMMAND ...   run an agent; each call of its tools runs in a sandbox
   code-sandbox tools [flags] -- COMMAND ...   run an agent as it is, and say where its tools would run
+  code-sandbox run FILE|-                     run a program on a service: its output, its exit code, its files
   code-sandbox version                        print the version
 
 "code-sandbox COMMAND -h" lists the flags of a command. Each flag can be set by
@@ -26,10 +27,10 @@ an environment variable too: --admin-listen by CODE_SANDBOX_ADMIN_LISTEN.
 // errUsage marks a mistake in how the program was called: exit code 2.
 var errUsage = errors.New("usage")
 
-// exitCode is the end of a program that ran under this one.
+// exitCode ends the process with a program's exit code; all has been said.
 type exitCode int
 
-func (e exitCode) Error() string { return fmt.Sprintf("the agent ended with exit code %d", int(e)) }
+func (c exitCode) Error() string { return fmt.Sprintf("the program's exit code is %d", int(c)) }
 
 // untilSignal is a context that ends with the first signal to stop.
 func untilSignal() context.Context {
@@ -40,20 +41,25 @@ func untilSignal() context.Context {
 }
 
 func main() {
-	err := command(os.Args[1:])
-	code, ended := errors.AsType[exitCode](err)
-	switch {
-	case err == nil:
-	case ended:
-		os.Exit(int(code))
-	case errors.Is(err, flag.ErrHelp):
-	case errors.Is(err, errUsage):
-		fmt.Fprintf(os.Stderr, "code-sandbox: %v\n", err)
-		os.Exit(2)
-	default:
-		fmt.Fprintf(os.Stderr, "code-sandbox: %v\n", err)
-		os.Exit(1)
+	os.Exit(status(command(os.Args[1:])))
+}
+
+// status says what went wrong, and is the exit code for it.
+func status(err error) int {
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		return 0
 	}
+	if code, ok := errors.AsType[exitCode](err); ok {
+		return int(code)
+	}
+	fmt.Fprintf(os.Stderr, "code-sandbox: %v\n", err)
+	switch {
+	case errors.Is(err, errUsage):
+		return 2
+	case errors.Is(err, errRun):
+		return runFailed
+	}
+	return 1
 }
 
 func command(args []string) error {
@@ -77,6 +83,12 @@ func command(args []string) error {
 			return err
 		}
 		return runTools(opts)
+	case "run":
+		opts, err := parseRun(args[1:])
+		if err != nil {
+			return err
+		}
+		return run(untilSignal(), opts)
 	case "version":
 		fmt.Println("code-sandbox", version())
 		return nil

@@ -87,7 +87,7 @@ func runTools(o toolsOptions) error {
 		return err
 	}
 	printTools(os.Stdout, proxy.Tools(), proxy.Frameworks())
-	return ended(code)
+	return codeError(code)
 }
 
 // places are the words for decisions, as a reader has them.

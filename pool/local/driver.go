@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -80,10 +81,6 @@ func New(opts Options) (*Driver, error) {
 	if err := checkKernel(); err != nil {
 		return nil, err
 	}
-	program, err := seccompProgram()
-	if err != nil {
-		return nil, err
-	}
 	servers := opts.NameServers
 	if servers == nil {
 		servers = nameServers()
@@ -91,17 +88,38 @@ func New(opts Options) (*Driver, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	d := &Driver{
 		opts: opts, isolation: "namespaces", unprivileged: !mayMount(),
-		seccomp: encoded(program), relay: &relay{servers: servers, lookups: new(atomic.Int64)},
+		relay:    &relay{servers: servers, lookups: new(atomic.Int64)},
 		watchdog: newWatchdog(opts.MemoryBytes), stop: cancel,
 		zygotes: map[string]*brood{}, sandboxes: map[string]*sandbox{},
 		watchers: map[chan pool.Event]struct{}{},
 	}
-	if d.cgroups, err = newCgroups(opts.MemoryBytes); err != nil {
-		opts.Logger.Warn("no memory cgroup can be made: memory is watched instead", "reason", err)
+	if err := d.boundMemory(); err != nil {
+		cancel()
+		return nil, err
 	}
 	d.background.Go(func() { d.watchdog.run(ctx) })
 	return d, nil
 }
+
+// boundMemory makes cgroups where they can be made, and the filter of system
+// calls that goes with what holds the limit.
+func (d *Driver) boundMemory() error {
+	var err error
+	if !d.without("memory") {
+		if d.cgroups, err = newCgroups(d.opts.MemoryBytes); err != nil {
+			d.opts.Logger.Warn("no memory cgroup can be made: memory is watched instead", "reason", err)
+		}
+	}
+	var more []string
+	if d.cgroups == nil {
+		more = unmapped
+	}
+	program, err := seccompProgram(more...)
+	d.seccomp = encoded(program)
+	return err
+}
+
+func (d *Driver) without(layer string) bool { return slices.Contains(d.opts.Without, layer) }
 
 // Isolation names what stands around a program.
 func (d *Driver) Isolation() string { return d.isolation }
@@ -244,7 +262,7 @@ func (d *Driver) config(t pool.Template) zygoteConfig {
 		Limits: t.Limits, DNS: t.DNS, Unprivileged: d.unprivileged, HostID: hostID, Nice: sandboxNice,
 		Seccomp: d.seccomp, Init: encoded(initELF()), Fresh: d.opts.FreshInterpreter, Without: d.opts.Without,
 	}
-	if d.cgroups == nil {
+	if d.cgroups == nil && !d.without("memory") {
 		c.AddressSpace = t.Limits.MemoryBytes + 1<<30
 	}
 	start, err := json.Marshal(map[string]any{"control": 3, "sys_path": c.SysPath, "preload": append([]string{}, t.Preload...)})

@@ -104,6 +104,9 @@ func (s *sandbox) ended(e exit) {
 const sigRTMax = unix.Signal(64)
 
 func (s *sandbox) watchMemory() (func() bool, error) {
+	if s.driver.without("memory") {
+		return func() bool { return false }, nil
+	}
 	entry := &watched{cgroup: s.cgroup, kill: s.kill}
 	if s.cgroup == nil {
 		pid, err := hostPID(s.mainFD)

@@ -107,7 +107,8 @@ func (z *zygote) start(python Python, channel *os.File, unprivileged bool) error
 	defer program.Close()
 	stderr := &tail{}
 	cmd := exec.Command(python.Executable, "-I", "-S", "-B", "/proc/self/fd/4")
-	cmd.Env = zygoteEnv(python)
+	// Symbols are looked up once here, not again in every fork.
+	cmd.Env = append(zygoteEnv(python), "LD_BIND_NOW=1")
 	cmd.Dir = "/"
 	cmd.Stderr = stderr
 	cmd.ExtraFiles = []*os.File{channel, program}

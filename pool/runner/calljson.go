@@ -7,9 +7,9 @@ import (
 	"fmt"
 )
 
-// maxDepth bounds the nesting of a frame: typed values of depth 64 take up to
+// frameDepth bounds the nesting of a frame: typed values of depth 64 take up to
 // three levels of JSON each.
-const maxDepth = 256
+const frameDepth = 256
 
 var (
 	errNotJSON = errors.New("it is not JSON")
@@ -31,8 +31,8 @@ type callFrame struct {
 // parseFrame checks the bytes of a frame: valid JSON of bounded depth, one
 // object, the nonce of our request.
 func parseFrame(body []byte, nonce string) (*callFrame, error) {
-	if d := depth(body); d > maxDepth {
-		return nil, fmt.Errorf("it is nested deeper than %d levels", maxDepth)
+	if d := depth(body); d > frameDepth {
+		return nil, fmt.Errorf("it is nested deeper than %d levels", frameDepth)
 	}
 	if !json.Valid(body) {
 		return nil, errNotJSON

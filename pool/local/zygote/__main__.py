@@ -14,6 +14,7 @@ service talks to it over descriptor 3, a SOCK_SEQPACKET socket:
 It is process 1 of its own pid namespace: when it ends, all its sandboxes do.
 """
 
+import _signal  # signal wraps its functions in enumerations, which each fork would pay for
 import array
 import base64
 import gc
@@ -30,12 +31,13 @@ import linux
 import root
 import sandbox
 
-CHANNEL = 3
+CHANNEL, PROGRAM = 3, 4  # the latter is this zip file
 MAX_CONFIG = 1 << 20
 MSG_CMSG_CLOEXEC = 0x40000000
 INIT = "/init"
 BOOTSTRAP = "/bootstrap.pyc"
-CHILD = {signal.SIGCHLD}
+SIGCHLD, SIG_BLOCK, SIG_UNBLOCK = int(signal.SIGCHLD), int(signal.SIG_BLOCK), int(signal.SIG_UNBLOCK)
+CHILD = (SIGCHLD,)
 
 
 class Zygote:
@@ -61,6 +63,7 @@ class Zygote:
             argv = [self.config["python"], "-I", "-S", "-B", BOOTSTRAP, self.config["start"]]
             self.config["exec"] = {"argv": argv, "env": None}
         root.build(self.config)
+        sandbox.bound_cores(self.layers)
         self.config["proc"] = self.can_mount_proc()
 
     def can_mount_proc(self):
@@ -99,7 +102,7 @@ class Zygote:
         if "pids" in self.layers:
             linux.unshare(linux.NEWPID)  # for the children to come; not for us
         # An exit is told after the birth: no child is reaped until then.
-        signal.pthread_sigmask(signal.SIG_BLOCK, CHILD)
+        _signal.pthread_sigmask(SIG_BLOCK, CHILD)
         try:
             init = self.start_init()
             pid = os.fork()
@@ -108,7 +111,7 @@ class Zygote:
             self.running[pid] = name
             self.announce(name, init, pid)
         finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, CHILD)
+            _signal.pthread_sigmask(SIG_UNBLOCK, CHILD)
             if "pids" in self.layers:
                 linux.enter_namespace(self.pid_namespace, linux.NEWPID)
 
@@ -126,8 +129,8 @@ class Zygote:
     def become_sandbox(self, fds):
         control = fds[0]
         try:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, CHILD)
+            _signal.signal(SIGCHLD, _signal.SIG_DFL)
+            _signal.pthread_sigmask(SIG_UNBLOCK, CHILD)
             sandbox.enter(self.config, self.filter, control, fds[1], fds[2], fds[3:])
         except BaseException as e:
             # Before _descriptors has run control is fds[0], afterwards CONTROL; only one is a socket.
@@ -163,7 +166,25 @@ def compiled_bootstrap():
     return importlib.util.MAGIC_NUMBER + struct.pack("<III", 0, 0, 0) + marshal.dumps(code)
 
 
+def own_descriptors():
+    """Keeps our two from process 1 of each sandbox, and lets go of any that are not ours.
+
+    Whoever started the service may have left it some.
+    """
+    for name in os.listdir("/proc/self/fd"):
+        fd = int(name)
+        try:
+            if fd > PROGRAM:
+                os.close(fd)
+            elif fd >= CHANNEL:
+                os.set_inheritable(fd, False)
+        except OSError:
+            pass  # the one that listed them
+
+
 def main():
+    os.environ.pop("LD_BIND_NOW", None)  # for this process, not for programs
+    own_descriptors()
     channel = socket.socket(fileno=CHANNEL)
     config = json.loads(channel.recv(MAX_CONFIG))
     try:

@@ -34,8 +34,11 @@ def build(config):
     for folder in FOLDERS:
         os.makedirs(new + folder, 0o755, exist_ok=True)
     config["late"] = []
+    attributes = linux.ATTR_NOSUID | linux.ATTR_NODEV
+    if "readonly" not in config["without"]:
+        attributes |= linux.ATTR_RDONLY
     for path in config["paths"]:
-        _show(path, _place(path, config), new)
+        _show(path, _place(path, config), new, attributes)
     _mask_all(new, config)
     for device in DEVICES:
         _bind("/dev/" + device, new + "/dev/" + device)
@@ -46,7 +49,7 @@ def build(config):
     if config["unprivileged"]:
         linux.mount("/proc", new + "/proc", None, linux.MS_BIND | linux.MS_REC)
     linux.enter_root(new)
-    linux.restrict_mount("/", linux.ATTR_RDONLY | linux.ATTR_NOSUID | linux.ATTR_NODEV, recursive=False)
+    linux.restrict_mount("/", attributes, recursive=False)
 
 
 def _mount_point(paths):
@@ -66,13 +69,13 @@ def _place(path, config):
     return place
 
 
-def _show(path, place, new):
-    """Shows path read-only in the new root; a link stays the link it is."""
+def _show(path, place, new, attributes):
+    """Shows path in the new root, restricted; a link stays the link it is."""
     if os.path.islink(path):
         _link(os.readlink(path), place, new)
     elif os.path.exists(path):
         _bind(path, new + place)
-        linux.restrict_mount(new + place, linux.ATTR_RDONLY | linux.ATTR_NOSUID | linux.ATTR_NODEV)
+        linux.restrict_mount(new + place, attributes)
 
 
 def _link(target, place, new):
