@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -25,7 +26,7 @@ type Mounted struct {
 }
 
 func (m Mounted) validate(routes map[string]route) error {
-	if _, taken := routes[m.Path]; taken || m.Path == "" || m.Serve == nil || m.Method != "GET" && m.Method != "POST" {
+	if _, taken := routes[m.Path]; taken || m.Path == "" || m.Serve == nil || m.Method != http.MethodGet && m.Method != http.MethodPost {
 		return fmt.Errorf("cannot mount %s %q in the sidecar", m.Method, m.Path)
 	}
 	return nil
@@ -66,7 +67,7 @@ func (s *Server) serveMounted(rc *fasthttp.RequestCtx, x *exchange, m Mounted) *
 		}
 	}()
 	var body []byte
-	if m.Method == "POST" {
+	if m.Method == http.MethodPost {
 		if body, err = readBody(rc, m.BodyBytes); err != nil {
 			return err
 		}
@@ -103,7 +104,7 @@ func (s *Server) goOn(rc *fasthttp.RequestCtx, x *exchange, write func(*bufio.Wr
 }
 
 func mountedSize(rc *fasthttp.RequestCtx, m Mounted) (int64, *api.Error) {
-	if m.Method != "POST" {
+	if m.Method != http.MethodPost {
 		return 0, nil
 	}
 	isJSON, err := contentType(rc)

@@ -23,14 +23,9 @@ func hookFolder(t testing.TB) string {
 	return dir
 }
 
-func newCopyDriver(t testing.TB, change func(*Options)) *Driver {
+func newCopyDriver(t testing.TB) *Driver {
 	t.Helper()
-	return newDriver(t, func(o *Options) {
-		o.Hook = hookFolder(t)
-		if change != nil {
-			change(o)
-		}
-	})
+	return newDriver(t, func(o *Options) { o.Hook = hookFolder(t) })
 }
 
 // project makes a folder that any user may read, with the given files.
@@ -131,11 +126,12 @@ def look(*paths):
 
 // lineOf is the line of a function in tools, as Python counts.
 func lineOf(function string) int {
-	return strings.Count(tools[:strings.Index(tools, "def "+function+"(")], "\n") + 1
+	before, _, _ := strings.Cut(tools, "def "+function+"(")
+	return strings.Count(before, "\n") + 1
 }
 
 func TestCopy(t *testing.T) {
-	d := newCopyDriver(t, nil)
+	d := newCopyDriver(t)
 	dir := project(t, map[string]string{"tools.py": tools})
 	ids := map[string]bool{}
 	f := func(function string, seconds float64, outcome wire.Outcome, want string, args ...any) {
@@ -159,7 +155,7 @@ func TestCopy(t *testing.T) {
 }
 
 func TestCopyPrints(t *testing.T) {
-	d := newCopyDriver(t, nil)
+	d := newCopyDriver(t)
 	dir := project(t, map[string]string{"tools.py": "print('at import' * 10000)\n" + tools})
 	res, err := callOnce(t, d, copyOf(t, d, dir, "tools", "add", lineOf("add")+1), 5, 2, 3)
 	if err != nil {
@@ -173,7 +169,7 @@ func TestCopyPrints(t *testing.T) {
 func clipped(s string) string { return s[:min(len(s), 200)] }
 
 func TestCopyServesOnce(t *testing.T) {
-	d := newCopyDriver(t, nil)
+	d := newCopyDriver(t)
 	dir := project(t, map[string]string{"tools.py": tools})
 	s, err := d.Start(t.Context(), copyOf(t, d, dir, "tools", "add", lineOf("add")))
 	if err != nil {
@@ -191,7 +187,7 @@ func TestCopyServesOnce(t *testing.T) {
 
 // What cannot be made ready is refused in words, and nothing ran.
 func TestCopyRefused(t *testing.T) {
-	d := newCopyDriver(t, nil)
+	d := newCopyDriver(t)
 	dir := project(t, map[string]string{
 		"tools.py": tools, "broken.py": "import nothing_of_that_name\n", "dies.py": "import os; os._exit(1)\n",
 		"big.py": "x = [bytearray(b'x' * (64 << 20)) for _ in range(64)]\n",
@@ -215,7 +211,7 @@ func TestCopyRefused(t *testing.T) {
 
 // A copy sees the program's code and no file that may hold a credential.
 func TestCopySees(t *testing.T) {
-	d := newCopyDriver(t, nil)
+	d := newCopyDriver(t)
 	dir := project(t, map[string]string{
 		"tools.py": tools, "data/prices.csv": "1,2", ".env": "KEY=plant", "deep/er/.env": "KEY=plant", ".git/config": "plant",
 		"server.pem": "plant", "credentials.json": "plant", "deep/token.json": "plant", "secrets/a.txt": "plant", "secrets.py": "pass",
@@ -255,7 +251,7 @@ func TestCopySees(t *testing.T) {
 
 // A copy of a service that runs as root is another user, and says so.
 func TestCopyOfAPrivateFolder(t *testing.T) {
-	d := newCopyDriver(t, nil)
+	d := newCopyDriver(t)
 	dir := project(t, map[string]string{"tools.py": tools})
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
