@@ -95,21 +95,21 @@ var decisionPlaces = map[string]string{"sandboxed": "a sandbox", "stays": "the a
 
 // printTools prints where each tool would run, and what to change.
 func printTools(w io.Writer, tools []toolproxy.Tool, frameworks []toolproxy.Framework) {
-	fmt.Fprintln(w)
+	say(w, "\n")
 	if len(tools) == 0 {
-		fmt.Fprintln(w, "No tool was found. Either the agent registered none, or its interpreter was started with -I, -E or -S, which skips the hook;",
-			"functions of hand-written dispatch are named with --tool-functions.")
+		say(w, "No tool was found. Either the agent registered none, or its interpreter was started with -I, -E or -S, which skips the hook; "+
+			"functions of hand-written dispatch are named with --tool-functions.\n")
 	} else {
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "TOOL\tFRAMEWORK\tFUNCTION\tRUNS IN\tWHY, AND WHAT TO CHANGE")
+		say(table, "TOOL\tFRAMEWORK\tFUNCTION\tRUNS IN\tWHY, AND WHAT TO CHANGE\n")
 		for _, t := range sorted(tools) {
-			fmt.Fprintf(table, "%s\t%s\t%s:%s\t%s\t%s\n", t.Tool, t.Framework, t.Module, t.Qualname, cmp.Or(decisionPlaces[t.Decision], t.Decision), oneLine(t.Message))
+			say(table, "%s\t%s\t%s:%s\t%s\t%s\n", t.Tool, t.Framework, t.Module, t.Qualname, cmp.Or(decisionPlaces[t.Decision], t.Decision), oneLine(t.Message))
 		}
 		_ = table.Flush() // to a terminal or a pipe: nobody is left to be told
 	}
 	for _, f := range frameworks {
 		if f.State != "patched" {
-			fmt.Fprintf(w, "\n%s %s (%s): %s\n", f.Name, f.Version, f.State, oneLine(f.Detail))
+			say(w, "\n%s %s (%s): %s\n", f.Name, f.Version, f.State, oneLine(f.Detail))
 		}
 	}
 }
@@ -117,7 +117,7 @@ func printTools(w io.Writer, tools []toolproxy.Tool, frameworks []toolproxy.Fram
 // printSummary prints what became of the calls of each tool.
 func printSummary(w io.Writer, tools []toolproxy.Tool, used []toolproxy.Used) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "\nTOOL\tFRAMEWORK\tRUNS IN\tSANDBOXED CALLS\tREADY AT ONCE\tMEAN\tNOT RUN OR LOST")
+	say(table, "\nTOOL\tFRAMEWORK\tRUNS IN\tSANDBOXED CALLS\tREADY AT ONCE\tMEAN\tNOT RUN OR LOST\n")
 	for _, t := range sorted(tools) {
 		var u toolproxy.Used
 		for _, one := range used {
@@ -129,7 +129,7 @@ func printSummary(w io.Writer, tools []toolproxy.Tool, used []toolproxy.Used) {
 		if u.Calls > 0 {
 			mean = fmt.Sprintf("%.1f ms", float64(u.Took.Microseconds())/1000/float64(u.Calls))
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%s\t%d\n", t.Tool, t.Framework, cmp.Or(decisionPlaces[t.Decision], t.Decision), u.Calls, u.Warm, mean, u.Failed)
+		say(table, "%s\t%s\t%s\t%d\t%d\t%s\t%d\n", t.Tool, t.Framework, cmp.Or(decisionPlaces[t.Decision], t.Decision), u.Calls, u.Warm, mean, u.Failed)
 	}
 	_ = table.Flush()
 }
@@ -153,3 +153,6 @@ func oneLine(s string) string {
 	}
 	return string(line)
 }
+
+// say prints. To a terminal or a pipe that is gone, nobody is left to be told.
+func say(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }

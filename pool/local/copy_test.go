@@ -261,3 +261,48 @@ func TestCopyOfAPrivateFolder(t *testing.T) {
 		t.Errorf("with rights %v: %v", !d.unprivileged, err)
 	}
 }
+
+// A copy comes and goes as every sandbox does: it is watched, it can be
+// destroyed twice, under a call too, and its death before the call is told.
+func TestCopyIsWatched(t *testing.T) {
+	d := newCopyDriver(t)
+	dir := project(t, map[string]string{"tools.py": tools})
+	tpl := copyOf(t, d, dir, "tools", "forever", lineOf("forever"))
+	events, err := d.Watch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := d.Start(t.Context(), tpl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := <-events; e.ID != s.ID() || e.Gone {
+		t.Errorf("the watch tells %+v", e)
+	}
+	ended := make(chan error)
+	go func() {
+		_, err := s.Run(context.Background(), &wire.Request{Call: []byte(`{"op":"call","target":` + string(tpl.Copy.Target) + `}`)}, nil)
+		ended <- err
+	}()
+	for range 2 {
+		if err := d.Destroy(t.Context(), s.ID()); err != nil {
+			t.Error(err)
+		}
+	}
+	<-ended // whatever it says, it returned
+	// One that dies while it waits.
+	s, err = d.Start(t.Context(), tpl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := <-events; e.ID != s.ID() {
+		t.Errorf("the watch tells %+v", e)
+	}
+	s.(*sandbox).kill()
+	if e := <-events; e.ID != s.ID() || !e.Gone {
+		t.Errorf("the watch tells %+v", e)
+	}
+	if err := d.Destroy(t.Context(), s.ID()); err != nil {
+		t.Error(err)
+	}
+}
