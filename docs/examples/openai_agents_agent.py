@@ -17,8 +17,8 @@ def look(expression: str) -> str:
 class Fake(Model):
     """Asks the tool for a key, then repeats what it said."""
 
-    async def get_response(self, system, items, *args, **kwargs):
-        said = [i["output"] for i in items if isinstance(i, dict) and i.get("type") == "function_call_output"]
+    async def get_response(self, system_instructions, input, *args, **kwargs):
+        said = [i["output"] for i in input if isinstance(i, dict) and i.get("type") == "function_call_output"]
         if said:
             text = ResponseOutputText(type="output_text", text="the tool said: " + said[0], annotations=[])
             output = ResponseOutputMessage(id="m", type="message", role="assistant", status="completed", content=[text])

@@ -22,7 +22,7 @@ def same(sidecar, turns, tmp_path):
 def test_t10_function_and_subclass(sidecar, tmp_path):
     result = same(sidecar, [["adder", {"a": 2, "b": 3}], ["twice", {"text": "ab"}]], tmp_path)
     text = str(result["seen"])
-    assert "Observation: 5" in text and "Observation: abab" in text and result["used"] == [0, 1]
+    assert "Observation: 5" in text and "Observation: abab" in text
     checks.ids_differ(sidecar, 2)
 
 
@@ -32,8 +32,11 @@ def test_exception(sidecar, tmp_path):
 
 def test_t10_usage_limit_counts_in_the_agent(sidecar, tmp_path):
     result = same(sidecar, [["limited", {"n": 1}], ["limited", {"n": 2}], ["limited", {"n": 3}]], tmp_path)
-    assert result["used"][0] == 2 and "usage limit" in str(result["seen"])
-    checks.ids_differ(sidecar, 2)
+    text = str(result["seen"])
+    assert result["used"][0] == 2 and "usage limit" in text
+    # what ran, ran in a sandbox; what the limit stopped, did not reach one
+    checks.ids_differ(sidecar, text.count("Observation: 10") + text.count("Observation: 20"))
+    assert sidecar.calls and len(sidecar.calls) < 3
 
 
 def test_elsewhere(sidecar, tmp_path):
