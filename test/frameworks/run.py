@@ -73,7 +73,7 @@ def plan(name, options):
     if name == CORE:
         files = sorted(os.path.basename(p) for p in glob.glob(os.path.join(HERE, "test_core*.py")))
         return [("core-" + v, v, "core.txt", files) for v in options.pythons.split(",") if v]
-    return [(name, options.framework_python, name + ".txt", SUITES[name][0].split())]
+    return [(name, options.framework_python, name + ".txt", SUITES[name][0].split() + ["test_examples.py"])]
 
 
 def run(label, version, requirements, files, options):

@@ -33,7 +33,7 @@ class Failure(Exception):
 class Sidecar:
     """Serves on a port of its own; remembers boots and calls."""
 
-    def __init__(self, policy=None, forge=None, copy_timeout=60.0):
+    def __init__(self, policy=None, forge=None, copy_timeout=180.0):
         self.policy = policy or {}
         self.forge = forge  # a test's own answer to a call: bytes of a whole HTTP response
         self.copy_timeout = copy_timeout

@@ -46,7 +46,7 @@ def environment(**more):
     return env
 
 
-def run(agent, *args, python=None, sidecar=None, path=(), cwd=None, timeout=120, flags=(), **env):
+def run(agent, *args, python=None, sidecar=None, path=(), cwd=None, timeout=400, flags=(), **env):
     """Runs an agent program: under the hook when a sidecar is given."""
     script = agent if os.path.isabs(agent) else os.path.join(AGENTS, agent)
     where = environment(**env)

@@ -63,7 +63,7 @@ class Scripted(BaseLLM):
     seen: list = []
 
     def call(self, messages, *args, **kwargs):
-        self.seen.append(str(messages[-1]["content"]) if isinstance(messages, list) else str(messages))
+        self.seen[:] = [str(m["content"]) for m in messages]
         if self.turns:
             name, arguments = self.turns.pop(0)
             return "Thought: go\nAction: %s\nAction Input: %s" % (name, json.dumps(arguments))
@@ -88,7 +88,7 @@ def main():
     agent = Agent(role="r", goal="g", backstory="b", llm=llm, verbose=False, cache=False,
                   tools=[add, where, boom, limited, twice, Keyed(key=os.environ["OPENAI_API_KEY"])])
     answer = agent.kickoff("go")
-    return {"pid": os.getpid(), "answer": answer.raw, "seen": llm.seen[1:],
+    return {"pid": os.getpid(), "answer": answer.raw, "seen": llm.seen[2:],
             "used": [limited.current_usage_count, twice.current_usage_count]}
 
 

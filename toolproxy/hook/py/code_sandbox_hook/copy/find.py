@@ -41,12 +41,21 @@ def _by_name(target):
     if "<" in qualname or target.get("partial"):
         return None
     found = _walk(target.get("module"), qualname)
+    if _unbound(target.get("module"), qualname):
+        return None  # the object it belonged to is not known here
     found = getattr(found, "func", found) if not callable(found) else found
     for layer in _layers(found):
         if isinstance(layer, (types.FunctionType, types.MethodType)):
             if layer.__code__.co_firstlineno == target.get("line"):
                 return layer
     return None
+
+
+def _unbound(module, qualname):
+    """True for a method that would be called without its object."""
+    holder, _, name = qualname.rpartition(".")
+    cls = _walk(module, holder) if holder else None
+    return isinstance(cls, type) and isinstance(inspect.getattr_static(cls, name, None), types.FunctionType)
 
 
 def _layers(found):
