@@ -64,6 +64,8 @@ def arguments():
     parser.add_argument("--cache", default=os.environ.get("CODE_SANDBOX_TEST_CACHE") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "code-sandbox-frameworks"))
     parser.add_argument("--table", metavar="PAGE", help="write the table of versions between the marks of this page")
+    parser.add_argument("--service", metavar="PROGRAM", default=os.environ.get("CODE_SANDBOX_TEST_SERVICE", ""),
+                        help="run against this code-sandbox, not against the small sidecar of the tests")
     parser.add_argument("-k", dest="keyword", help="handed to pytest")
     return parser.parse_args()
 
@@ -87,7 +89,8 @@ def run(label, version, requirements, files, options):
     if options.keyword:
         command += ["-k", options.keyword]
     done = subprocess.run(command, cwd=HERE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True,
-                          env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
+                          env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1",
+                                   CODE_SANDBOX_TEST_SERVICE=options.service and os.path.abspath(options.service)))
     print("--- %s (%s)\n%s" % (label, python, done.stdout), flush=True)
     last = (done.stdout.strip().splitlines() or ["no output"])[-1]
     return done.returncode, "%s (%.0f s with the environment)" % (last, time.monotonic() - begin)
