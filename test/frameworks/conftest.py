@@ -18,6 +18,12 @@ def make(policy=None, forge=None, **options):
     return sidecars.Sidecar(policy=policy, forge=forge, **options)
 
 
+@pytest.fixture(autouse=True)
+def readable(tmp_path):
+    """Lets a copy read what a test lays here: it may be another user."""
+    tmp_path.chmod(0o755)
+
+
 @pytest.fixture
 def sidecar():
     """A sidecar with the default policy."""

@@ -68,7 +68,6 @@ def both(agent, *args, sidecar, **options):
 
 def program(folder, **files):
     """Writes a program of several files; "__" in a name is a folder. Returns main.py."""
-    os.chmod(str(folder), 0o755)  # a copy may be another user
     for name, text in files.items():
         path = os.path.join(str(folder), *(name.split("__"))) + ".py"
         os.makedirs(os.path.dirname(path), exist_ok=True)
