@@ -159,3 +159,21 @@ func TestKeyTellsCopiesApart(t *testing.T) {
 	f(&wire.Copy{Boot: boot, Target: add}, &wire.Copy{Boot: boot, Target: sub}, false)
 	f(&wire.Copy{Boot: boot, Target: add}, nil, false)
 }
+
+// The first copy of a program starts alone; the others follow it.
+func TestFirstCopyStartsAlone(t *testing.T) {
+	run(t, pool.Options{}, &pooltest.Fake{StartDelay: time.Second}, func(b *bench) {
+		copies := pool.Template{Limits: plain.Limits, Warm: 1, Copy: &wire.Copy{Boot: []byte("{}"), Target: []byte("{}")}}
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() { b.claim(alice, copies).Release() })
+		}
+		b.after(500 * time.Millisecond)
+		b.stats(pool.Stats{Starting: 1, Waiting: 3})
+		b.after(time.Second)
+		b.stats(pool.Stats{Starting: 3, Waiting: 2})
+		wg.Wait()
+		b.after(2 * time.Second)
+		b.stats(pool.Stats{Warm: 1})
+	})
+}
