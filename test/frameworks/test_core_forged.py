@@ -87,7 +87,8 @@ def everywhere():
     return "true"
 def child():
     import subprocess
-    subprocess.run([sys.executable, "-c", "import os\\nfor fd in range(3, 30):\\n  try: os.write(fd, b'xxxxxxxx')\\n  except OSError: pass"], close_fds=False)
+    program = "import os\\nfor fd in range(3, 30):\\n  try: os.write(fd, b'xxxxxxxx')\\n  except OSError: pass"
+    subprocess.run([sys.executable, "-c", program], close_fds=False)
     return "true"
 """
 

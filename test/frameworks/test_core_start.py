@@ -252,3 +252,20 @@ print("RESULT " + json.dumps(say(lambda: tools.f(%r))))
     kind, text = world.own(tmp_path, {"tools": tools, "main": main}, sidecar).result
     assert kind == "Unsandboxable" and "other code in the copy" in text and not marker.ran()
 
+
+
+def test_environment_allowed_by_the_hello_answer(tmp_path, started):
+    sidecar = started(policy={"env_allow": ["MY_FLAG"]})
+    tools = "import os\ndef env(): return [os.environ['MY_FLAG'], os.environ['OPENAI_API_KEY']]\n"
+    main = SAY + "print('RESULT ' + json.dumps(tools.env()))"
+    result = world.own(tmp_path, {"tools": tools, "main": main}, sidecar, MY_FLAG="yes-please").result
+    assert result == ["yes-please", "code-sandbox-redacted"]
+
+
+def test_boot_record_holds_no_secret(tmp_path, sidecar):
+    main = SAY + "print('RESULT ' + json.dumps(tools.f()))"
+    world.own(tmp_path, {"tools": "def f(): return 1\n", "main": main}, sidecar, "--token", "sk-argument-0123456789")
+    for boot in sidecar.boots.values():
+        checks.no_secret(str(boot))
+        assert "sk-argument" not in str(boot) and boot["env"]["names"]["DB_URL"] == {"shape": "url", "scheme": "postgres"}
+    assert sidecar.boots

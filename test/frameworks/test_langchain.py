@@ -85,9 +85,10 @@ def test_t7_command_allowed(sidecar, marker):
     checks.ran_elsewhere(sidecar, marker, ended)
 
 
-@pytest.mark.parametrize("tool", ["Python_REPL", "python_repl_ast"])
-def test_t22_third_party_python_repl_sees_no_key(sidecar, tool):
-    plain, boxed = world.both(AGENT, json.dumps([[tool, {"query": REPL}]]), "sync", sidecar=sidecar)
+@pytest.mark.parametrize("tool, argument", [("Python_REPL", "query"), ("python_repl_ast", "query"),
+                                            ("repl_method", "__arg1")])
+def test_t22_third_party_python_repl_sees_no_key(sidecar, tool, argument):
+    plain, boxed = world.both(AGENT, json.dumps([[tool, {argument: REPL}]]), "sync", sidecar=sidecar)
     assert world.SECRETS["OPENAI_API_KEY"] in plain.result["told"][0][1]
     key, pid = boxed.result["told"][0][1].split()
     assert key == "code-sandbox-redacted" and int(pid) == sidecar.calls[0]["pid"]

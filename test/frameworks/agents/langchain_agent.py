@@ -11,7 +11,8 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, Tool, ToolException, tool
 from langchain_experimental.tools.python.tool import PythonAstREPLTool, PythonREPLTool
-from langgraph.graph import END, START, MessagesState, StateGraph
+from langchain_experimental.utilities.python import PythonREPL
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState, ToolNode, tools_condition
 from langgraph.types import Command
 
@@ -58,6 +59,7 @@ def _careful(text: str) -> str:
 
 
 careful = StructuredTool.from_function(_careful, name="careful", handle_tool_error=True)
+repl = Tool(name="repl_method", func=PythonREPL().run, description="runs Python")
 shorter = Tool(name="shorter", func=lambda s: s[:3], description="cuts")
 
 
@@ -127,7 +129,7 @@ search = Search(limit=2)
 
 def build(model):
     tools = [add, shout, where, boom, picture, careful, shorter, with_state, with_config, steer, jump, search,
-             Stateless(), Keyed(client=Client(os.environ["OPENAI_API_KEY"])), PythonREPLTool(), PythonAstREPLTool()]
+             Stateless(), Keyed(client=Client(os.environ["OPENAI_API_KEY"])), PythonREPLTool(), PythonAstREPLTool(), repl]
     graph = StateGraph(MessagesState)
     graph.add_node("model", model)
     graph.add_node("tools", ToolNode(tools, handle_tool_errors=True))

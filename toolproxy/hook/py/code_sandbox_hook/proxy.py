@@ -140,7 +140,6 @@ class Run(object):
     def here(self):
         """True when this call runs in the agent. Raises when it runs nowhere."""
         policy, target = runtime.policy(), self.target
-        target.calls += 1
         if policy.mode == policies.OFF:
             return True
         if policy.mode == policies.AUDIT:

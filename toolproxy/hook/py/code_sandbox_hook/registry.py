@@ -30,7 +30,6 @@ class Target(object):
         self.instance = None
         self.drop = ()
         self.decision = None
-        self.calls = 0
 
     @property
     def base(self):

@@ -9,7 +9,7 @@ import socket as _socket
 import sys
 import time
 
-from . import errors, http1
+from . import errors
 
 _Socket = _socket.socket
 _TIMEOUT = _socket.timeout

@@ -26,6 +26,7 @@ ROWS = (
     # Third-party tools that execute the model's text. They are not the user's
     # own functions, but what they run is the model's.
     ("langchain_experimental.tools.python.tool", "langchain", "text_tools", ("PythonREPLTool", "PythonAstREPLTool")),
+    ("langchain_experimental.utilities.python", "langchain", "text_tools", ("PythonREPL",)),
     ("langchain_community.tools.shell.tool", "langchain", "text_tools", ("ShellTool",)),
     ("smolagents.default_tools", "smolagents", "text_tools", ("PythonInterpreterTool",)),
     ("smolagents.local_python_executor", "smolagents", "text_tools", ("LocalPythonExecutor",)),

@@ -7,7 +7,7 @@ from .. import methods, patching
 
 # Class name -> methods that execute the text.
 METHODS = {
-    "PythonREPLTool": ("_run", "_arun"), "PythonAstREPLTool": ("_run", "_arun"),
+    "PythonREPL": ("run",), "PythonREPLTool": ("_run", "_arun"), "PythonAstREPLTool": ("_run", "_arun"),
     "ShellTool": ("_run", "_arun"), "PythonInterpreterTool": ("forward",),
     "LocalPythonExecutor": ("__call__",), "CodeInterpreterTool": ("_run",),
     "CodeInterpreterToolSpec": ("code_interpreter",), "UnsafeLocalCodeExecutor": ("execute_code",),
