@@ -59,7 +59,7 @@ func seccompProgram(alsoRefused ...string) ([]byte, error) {
 // filter is the whole program, rule after rule. Each ends in a verdict or goes
 // on to the next.
 func filter(here *arch.Info, allowed []uint32) []bpf.Instruction {
-	return slices.Concat(onlyFrom(here), socketRules(), coreRules(),
+	return slices.Concat(onlyFrom(here), socketRules(), coreRules(), fileRules(),
 		[]bpf.Instruction{load(callNumber)}, judgeClone(), judgeSocket(), judgeNumber(intervals(allowed)))
 }
 

@@ -65,6 +65,19 @@ func coreRules() []bpf.Instruction {
 	}
 }
 
+// fileRules refuse leases and notices of change: on a file that the sandbox can
+// only read, the one holds up whoever writes it, the other tells of that.
+func fileRules() []bpf.Instruction {
+	return []bpf.Instruction{
+		load(callNumber),
+		equal(unix.SYS_FCNTL, 0, 4),
+		load(argument1),
+		equal(unix.F_SETLEASE, 1, 0),
+		equal(unix.F_NOTIFY, 0, 1),
+		fail(unix.EPERM),
+	}
+}
+
 func load(offset uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: offset, Size: 4} }
 
 // equal skips instructions: one number of them when what was loaded is value,

@@ -82,3 +82,19 @@ func TestCoreRules(t *testing.T) {
 	f(passed, unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, somewhere)
 	f(passed, unix.SYS_READ, unix.RLIMIT_CORE, unix.RLIMIT_CORE, somewhere)
 }
+
+func TestFileRules(t *testing.T) {
+	f := func(want, number uint32, arguments ...uint64) {
+		t.Helper()
+		if got := judge(t, fileRules(), number, arguments...); got != want {
+			t.Errorf("call %d %v: %#x, want %#x", number, arguments, got, want)
+		}
+	}
+	// Leases and notices, also behind bits that the kernel does not look at.
+	f(unix.SECCOMP_RET_ERRNO|uint32(unix.EPERM), unix.SYS_FCNTL, 5, unix.F_SETLEASE, unix.F_RDLCK)
+	f(unix.SECCOMP_RET_ERRNO|uint32(unix.EPERM), unix.SYS_FCNTL, 5, 1<<32|unix.F_NOTIFY, 1)
+	// What programs use.
+	f(passed, unix.SYS_FCNTL, 5, unix.F_SETLK, 0)
+	f(passed, unix.SYS_FCNTL, 5, unix.F_GETFL, 0)
+	f(passed, unix.SYS_READ, 5, unix.F_SETLEASE, 0)
+}

@@ -35,6 +35,7 @@ CHANNEL, PROGRAM = 3, 4  # the latter is this zip file
 MAX_CONFIG = 1 << 20
 MSG_CMSG_CLOEXEC = 0x40000000
 INIT = "/init"
+OOM_SCORE = 500  # of 1000
 BOOTSTRAP = "/bootstrap.pyc"
 SIGCHLD, SIG_BLOCK, SIG_UNBLOCK = int(signal.SIGCHLD), int(signal.SIG_BLOCK), int(signal.SIG_UNBLOCK)
 CHILD = (SIGCHLD,)
@@ -54,6 +55,7 @@ class Zygote:
     def prepare(self):
         """Imports, then builds the root: modules come from outside of it."""
         bootstrap.furnish()
+        end_first()
         sys.path[:] = self.config["sys_path"]
         for module in self.config["preload"]:
             importlib.import_module(module)
@@ -180,6 +182,18 @@ def own_descriptors():
                 os.set_inheritable(fd, False)
         except OSError:
             pass  # the one that listed them
+
+
+def end_first():
+    """Has the kernel end sandboxes before others when the machine runs out of memory.
+
+    They would inherit the service's own score, which may keep it from being
+    ended at all, and with it the way back to that score.
+    """
+    with open("/proc/self/oom_score_adj", "r+") as f:
+        if int(f.read()) < OOM_SCORE:
+            f.seek(0)
+            f.write(str(OOM_SCORE))
 
 
 def main():
