@@ -45,9 +45,13 @@ func (p *Pool) refill(ctx context.Context, now time.Time) (next time.Time) {
 }
 
 // allowed bounds the starts asked for at once: one when the last failed, and
-// none before its back-off is over.
+// none before its back-off is over. The first copy of a program starts alone:
+// it imports the program, and others beside it would only slow it down, or fail
+// as it does.
 func (p *Pool) allowed(w *warmPool, now time.Time) int {
 	switch {
+	case w.fails == 0 && w.template.Copy != nil && w.demand.toWarm == 0:
+		return max(0, 1-w.starting)
 	case w.fails == 0:
 		return p.opts.MaxStarting
 	case w.starting > 0 || now.Before(w.retryAt):

@@ -30,7 +30,7 @@ and a fresh interpreter per run remain. Run nothing here that you would not run 
 
 `
 
-func newDriver(o localOptions, python local.Python, log hclog.Logger, registry prometheus.Registerer) (driver, error) {
+func newDriver(o localOptions, python local.Python, hook string, log hclog.Logger, registry prometheus.Registerer) (driver, error) {
 	if o.isolation == local.BareIsolation {
 		fmt.Fprint(os.Stderr, bareWarning)
 		return local.NewBare(local.BareOptions{Python: python, MemoryBytes: int64(o.memory), Logger: log})
@@ -39,7 +39,7 @@ func newDriver(o localOptions, python local.Python, log hclog.Logger, registry p
 		return nil, err
 	}
 	d, err := local.New(local.Options{
-		Python: python, MemoryBytes: int64(o.memory), FreshInterpreter: o.freshInterpreter, Logger: log,
+		Python: python, MemoryBytes: int64(o.memory), FreshInterpreter: o.freshInterpreter, Hook: hook, Logger: log,
 	})
 	if err != nil {
 		return nil, err

@@ -1,28 +1,26 @@
 package main
 
 import (
-	"context"
-	"errors"
+	"cmp"
 	"flag"
 	"fmt"
-	"net"
-	"os"
 	"runtime"
 	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/code-sandbox/code-sandbox/pool"
 	"github.com/code-sandbox/code-sandbox/pool/local"
 	"github.com/code-sandbox/code-sandbox/pool/wire"
-	"github.com/code-sandbox/code-sandbox/sidecar"
 )
 
 // readyBound is how long the first sandbox may take: imports, mostly.
 const readyBound = 2 * time.Minute
+
+// maxTemplates is how many kinds of sandboxes are kept warm: run_python's, and
+// one for each tool of each agent process.
+const maxTemplates = 128
 
 // localOptions are the flags of "code-sandbox local".
 type localOptions struct {
@@ -40,14 +38,17 @@ type localOptions struct {
 	timeout, maxTimeout time.Duration
 	drain               time.Duration
 	logLevel            string
+	tools               toolOptions
+	summary             bool
+	agent               []string // what to run beside the service
 }
 
 func parseLocal(args []string) (localOptions, error) {
 	limits := wire.DefaultLimits()
 	o := localOptions{memory: size(limits.MemoryBytes), disk: size(limits.DiskBytes), output: size(limits.OutputBytes), files: size(limits.FilesBytes)}
 	fs := flag.NewFlagSet("code-sandbox local", flag.ContinueOnError)
-	fs.StringVar(&o.listen, "listen", "127.0.0.1:8900", "serve the API on this `address`")
-	fs.StringVar(&o.adminListen, "admin-listen", "127.0.0.1:8902", "serve metrics, health and readiness on this `address`")
+	fs.StringVar(&o.listen, "listen", "", "serve the API on this `address` (default 127.0.0.1:8900; with an agent a free port)")
+	fs.StringVar(&o.adminListen, "admin-listen", "", "serve metrics, health and readiness on this `address` (default 127.0.0.1:8902; with an agent a free port)")
 	fs.Var(&o.hosts, "hosts", "answer to these host `names` too, comma-separated; needed when --listen is not a loopback address")
 	fs.IntVar(&o.target, "target", 3, "keep this many sandboxes warm at least; demand raises it, up to --max")
 	fs.IntVar(&o.max, "max", max(16, 4*runtime.NumCPU()), "never have more than this many sandboxes, warm and running; others wait")
@@ -65,17 +66,32 @@ func parseLocal(args []string) (localOptions, error) {
 	fs.DurationVar(&o.maxTimeout, "max-timeout", limits.MaxRun, "the longest timeout a run may ask for")
 	fs.DurationVar(&o.drain, "drain", 30*time.Second, "what runs in flight get to end when the service stops")
 	fs.StringVar(&o.logLevel, "log-level", "warn", "log at this level: debug, info, warn or error")
+	fs.BoolVar(&o.summary, "summary", false, "with an agent: print at its end which tools ran where")
+	o.tools.flags(fs)
+	args, o.agent = splitAgent(args)
 	fs.Usage = func() {
-		_, _ = fmt.Fprint(fs.Output(), "code-sandbox local [flags]\n\n")
+		_, _ = fmt.Fprint(fs.Output(), "code-sandbox local [flags] [-- AGENT ...]\n\n")
 		fs.PrintDefaults()
 	}
 	if err := parse(fs, args); err != nil {
 		return o, err
 	}
 	if fs.NArg() > 0 {
-		return o, fmt.Errorf("%w: %q is not a flag of code-sandbox local", errUsage, fs.Arg(0))
+		return o, fmt.Errorf("%w: %q is not a flag of code-sandbox local; an agent's command goes after --", errUsage, fs.Arg(0))
 	}
+	o.places()
 	return o, o.validate()
+}
+
+// places fills in where to listen. An agent's service is its own: any port
+// will do, and nobody waits for its runs when the agent has ended.
+func (o *localOptions) places() {
+	api, admin := "127.0.0.1:8900", "127.0.0.1:8902"
+	if len(o.agent) > 0 {
+		api, admin = "127.0.0.1:0", "127.0.0.1:0"
+		o.drain = min(o.drain, agentDrain)
+	}
+	o.listen, o.adminListen = cmp.Or(o.listen, api), cmp.Or(o.adminListen, admin)
 }
 
 func (o *localOptions) validate() error {
@@ -92,6 +108,10 @@ func (o *localOptions) validate() error {
 		return fmt.Errorf("%w: --drain is %s; it cannot be negative", errUsage, o.drain)
 	case hclog.LevelFromString(o.logLevel) == hclog.NoLevel:
 		return fmt.Errorf("%w: --log-level is %q; it can be debug, info, warn or error", errUsage, o.logLevel)
+	}
+	policy := o.tools.policy(o.maxTimeout)
+	if err := policy.Validate(); err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
 	}
 	return o.validateLimits()
 }
@@ -140,145 +160,4 @@ func (o *localOptions) template(python local.Python) pool.Template {
 		preload = nil
 	}
 	return pool.Template{Preload: preload, Limits: o.limits(), DNS: o.dns}
-}
-
-// service is the parts of local mode.
-type service struct {
-	opts     localOptions
-	log      hclog.Logger
-	python   local.Python
-	template pool.Template
-	driver   driver
-	pool     *pool.Pool
-	sidecar  *sidecar.Server
-}
-
-// runLocal serves until ctx ends, then stops in reverse.
-func runLocal(ctx context.Context, o localOptions) error {
-	began := time.Now()
-	s, err := newService(ctx, o)
-	if err != nil {
-		return unlessStopped(ctx, err)
-	}
-	defer func() {
-		if err := s.driver.Close(); err != nil {
-			s.log.Error("something is left of a sandbox", "error", err)
-		}
-	}()
-	if err := s.tryOne(ctx); err != nil {
-		return unlessStopped(ctx, err)
-	}
-	return s.serve(ctx, began)
-}
-
-// unlessStopped is the error of a start, or nil where the start was given up.
-func unlessStopped(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
-}
-
-func newService(ctx context.Context, o localOptions) (*service, error) {
-	s := &service{opts: o}
-	s.log = hclog.New(&hclog.LoggerOptions{Name: "code-sandbox", Level: hclog.LevelFromString(o.logLevel), Output: os.Stderr})
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	var err error
-	if s.python, err = local.LookPython(ctx, o.python); err != nil {
-		return nil, err
-	}
-	s.template = o.template(s.python)
-	if s.driver, err = newDriver(o, s.python, s.log.Named("driver"), registry); err != nil {
-		return nil, err
-	}
-	s.pool, err = pool.New(pool.Options{
-		Driver: s.driver, Templates: []pool.Template{s.template}, Target: o.target, Max: o.max,
-		QueuePerCaller: 256, DrainTimeout: o.drain, Logger: s.log.Named("pool"), Registerer: registry,
-	})
-	if err == nil {
-		s.sidecar, err = sidecar.New(sidecar.Options{
-			Listen: o.listen, AdminListen: o.adminListen, Hosts: o.hosts, Runner: s, Limits: s.limits(), Drain: o.drain,
-			Logger: s.log.Named("sidecar"), Registry: registry, Ready: s.ready, Version: version(),
-		})
-	}
-	if err != nil {
-		return nil, errors.Join(err, s.driver.Close())
-	}
-	return s, nil
-}
-
-// Run implements sidecar.Runner: on one machine, everybody is one caller.
-func (s *service) Run(ctx context.Context, req *wire.Request, sink wire.Sink) (*wire.Result, error) {
-	return s.pool.Exec(ctx, pool.Caller{Tenant: "local", Name: "local"}, s.template, req, sink)
-}
-
-func (s *service) ready() error {
-	if stats := s.pool.Stats(); stats.Warm+stats.Leased == 0 {
-		return fmt.Errorf("no sandbox is ready yet: %d are starting", stats.Starting)
-	}
-	return nil
-}
-
-// limits is what GET /limits tells.
-func (s *service) limits() sidecar.Limits {
-	l := sidecar.DefaultLimits()
-	l.Request.DefaultTimeout = sidecar.Seconds(s.opts.timeout.Seconds())
-	l.Request.MaxTimeout = sidecar.Seconds(s.opts.maxTimeout.Seconds())
-	t := s.template.Limits
-	l.Sandbox = sidecar.SandboxLimits{
-		Isolation: s.driver.Isolation(), MemoryBy: s.driver.MemoryBy(), PythonVersion: s.python.Version, Preload: append([]string{}, s.template.Preload...),
-		Network: map[string]string{"relay": "dns", "none": "none"}[s.opts.dns], MemoryBytes: t.MemoryBytes, DiskBytes: t.DiskBytes,
-		DiskFiles: t.DiskFiles, Processes: t.Processes, OpenFiles: t.OpenFiles, OutputBytes: t.OutputBytes, FilesBytes: t.FilesBytes,
-	}
-	if s.opts.isolation == local.BareIsolation { // what does not hold is not told
-		l.Sandbox.Network, l.Sandbox.DiskBytes, l.Sandbox.DiskFiles, l.Sandbox.Processes = "host", 0, 0, 0
-	}
-	return l
-}
-
-// serve runs pool and sidecar until ctx ends or one of them fails; the sidecar
-// stops first, then the pool under it.
-func (s *service) serve(ctx context.Context, began time.Time) error {
-	poolCtx, stopPool := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopPool()
-	poolDone := make(chan error, 1)
-	go func() { poolDone <- s.pool.Run(poolCtx) }()
-
-	announced, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go s.announce(announced, began)
-
-	err := s.sidecar.Run(ctx)
-	stopPool()
-	if poolErr := <-poolDone; err == nil {
-		err = poolErr
-	}
-	return err
-}
-
-// announce says that the service is ready, when it is, and how to call it.
-func (s *service) announce(ctx context.Context, began time.Time) {
-	for s.ready() != nil {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
-	fmt.Printf(`Code Sandbox is ready on http://%[1]s after %.1[2]f s: Python %[3]s, isolation %[4]s, memory held by %[5]s.
-Try it:
-
-  curl -s http://%[1]s/run_python -H 'Content-Type: text/x-python' -d 'print(6 * 7)'
-
-`, s.address(), time.Since(began).Seconds(), s.python.Version, s.driver.Isolation(), s.driver.MemoryBy())
-}
-
-// address is where we can be reached from this machine.
-func (s *service) address() string {
-	host, port, err := net.SplitHostPort(s.sidecar.Addr().String())
-	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
-		return net.JoinHostPort("127.0.0.1", port)
-	}
-	return s.sidecar.Addr().String()
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/code-sandbox/code-sandbox/pool"
+	"github.com/code-sandbox/code-sandbox/pool/api"
 )
 
 // BareIsolation is what Bare puts around a program.
@@ -116,6 +117,9 @@ func (d *Bare) MemoryBy() string {
 
 // Start implements pool.Driver.
 func (d *Bare) Start(ctx context.Context, t pool.Template) (pool.Sandbox, error) {
+	if t.Copy != nil {
+		return nil, api.Errorf(api.Unsandboxable, "tool calls need an isolation: start the service without --isolation=none").Because("no_isolation")
+	}
 	if t.Limits.MemoryBytes != d.opts.MemoryBytes {
 		return nil, fmt.Errorf("the template's memory limit is %d, the driver's %d", t.Limits.MemoryBytes, d.opts.MemoryBytes)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/code-sandbox/code-sandbox/pool"
+	"github.com/code-sandbox/code-sandbox/pool/api"
 )
 
 const (
@@ -41,6 +42,9 @@ type Options struct {
 	// a fork of the zygote: its own hash seed and address layout, for twice the
 	// work per start.
 	FreshInterpreter bool
+	// Hook is the folder of the tool-call hook (toolproxy/hook/py), which copies
+	// are started with. Without it, no copy can be made.
+	Hook string
 	// NameServers answer lookups, as host:port; nil means the machine's own.
 	NameServers []string
 	// Without leaves out layers of the isolation by name. It exists for tests
@@ -64,6 +68,7 @@ type Driver struct {
 	mu        sync.Mutex
 	closed    bool
 	zygotes   map[string]*brood // by template key
+	copies    []string          // keys of copies' programs there, the last used last
 	sandboxes map[string]*sandbox
 	watchers  map[chan pool.Event]struct{}
 }
@@ -145,9 +150,14 @@ func (d *Driver) Start(ctx context.Context, t pool.Template) (pool.Sandbox, erro
 		return nil, err
 	}
 	defer z.release()
-	ctx, cancel = context.WithTimeout(ctx, startBound)
-	defer cancel()
+	if t.Copy == nil { // a copy imports a program: that may take as long as a zygote
+		ctx, cancel = context.WithTimeout(ctx, startBound)
+		defer cancel()
+	}
 	s, err := d.spawn(ctx, z, t)
+	if e, ok := errors.AsType[*api.Error](err); ok {
+		return nil, e // why a copy cannot be had: the caller's to know
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot start a sandbox: %w", err)
 	}
@@ -178,7 +188,7 @@ func (d *Driver) spawn(ctx context.Context, z *zygote, t pool.Template) (*sandbo
 		return nil, err
 	}
 	s := &sandbox{
-		id: "sb-" + strings.ToLower(rand.Text()[:20]), driver: d, limits: t.Limits, gone: make(chan struct{}), exited: make(chan syscall.WaitStatus, 1),
+		id: "sb-" + strings.ToLower(rand.Text()[:20]), driver: d, limits: t.Limits, copy: t.Copy, gone: make(chan struct{}), exited: make(chan syscall.WaitStatus, 1),
 		control: ends.control, stdout: ends.stdout, stderr: ends.stderr,
 	}
 	theirs := ends.theirs[:]
@@ -198,7 +208,11 @@ func (d *Driver) spawn(ctx context.Context, z *zygote, t pool.Template) (*sandbo
 		}
 		return nil, err
 	}
-	if err := s.await(ctx); err != nil {
+	err = s.await(ctx)
+	if err == nil {
+		err = s.ready(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.destroy())
 	}
 	return s, nil
@@ -258,5 +272,6 @@ func (d *Driver) config(t pool.Template) zygoteConfig {
 	c.Start = string(start)
 	c.Preload = append([]string{}, c.Preload...) // [], not null
 	c.Without = append([]string{}, c.Without...)
+	c.Masks, c.Links = []string{}, map[string]string{}
 	return c
 }

@@ -62,7 +62,8 @@ class Zygote:
         self.config["programs"] = {INIT: base64.b64decode(self.config["init"])}
         if self.config["fresh_interpreter"]:
             self.config["programs"][BOOTSTRAP] = compiled_bootstrap()
-            self.config["bootstrap"] = BOOTSTRAP
+            argv = [self.config["python"], "-I", "-S", "-B", BOOTSTRAP, self.config["start"]]
+            self.config["exec"] = {"argv": argv, "env": None}
         root.build(self.config)
         sandbox.bound_cores(self.layers)
         self.config["proc"] = self.can_mount_proc()

@@ -12,6 +12,7 @@ import resource
 
 import bootstrap
 import linux
+import root
 
 UID = 1000  # inside its own user namespace
 CONTROL = 3
@@ -39,10 +40,18 @@ def enter(config, seccomp_filter, control, out, err, cgroups):
     _user(config, layers)
     _limits(config, layers)
     _lock(layers, seccomp_filter)
-    if config["fresh_interpreter"]:
-        os.set_inheritable(CONTROL, True)
-        os.execve(config["python"], [config["python"], "-I", "-S", "-B", config["bootstrap"], config["start"]], os.environ)
+    if config["exec"]:
+        _execute(config["exec"])
     bootstrap.serve(CONTROL)
+
+
+def _execute(program):
+    """Becomes another interpreter, which finds the control socket under the
+    descriptors 3 and 4."""
+    os.dup2(CONTROL, CONTROL + 1)
+    os.set_inheritable(CONTROL, True)
+    env = os.environ if program["env"] is None else program["env"]
+    os.execve(program["argv"][0], program["argv"], env)
 
 
 def _namespaces(layers):
@@ -68,6 +77,8 @@ def _files(config, layers):
         os.chmod("/scratch/" + name, mode)
         linux.mount("/scratch/" + name, target, None, linux.MS_BIND)
     linux.unmount("/scratch")
+    for source, target in config["late"]:
+        root.reveal(source, target)
     if config["proc"]:
         mount_proc()
 
