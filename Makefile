@@ -3,7 +3,7 @@ GO ?= go
 LINT_VERSION := v2.15.0
 LINT := $(HOME)/.cache/code-sandbox/bin/golangci-lint-$(LINT_VERSION)
 
-.PHONY: help run demo build check test unit lint cases clean
+.PHONY: help run demo build check test unit lint cases frameworks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,9 +40,15 @@ unit: ## unit tests with the race detector
 cases: ## the cases from the field, agents and hostile programs, against the real service
 	$(GO) test -count=1 ./test/cases/ ./test/escape/ ./test/agents/
 
+frameworks: build ## agents of real frameworks, their tool calls sandboxed; the hook on every Python here
+	/usr/bin/python3 test/frameworks/run.py core
+	/usr/bin/python3 test/frameworks/run.py --service bin/code-sandbox $(FRAMEWORKS)
+
+FRAMEWORKS := openai_agents langchain pydantic_ai mcp fastmcp crewai llama_index google_adk anthropic strands smolagents
+
 test: ## everything
 	@sh test/setup.sh test
-	$(MAKE) --no-print-directory check lint unit cases
+	$(MAKE) --no-print-directory check lint unit cases frameworks
 
 include test/load/load.mk
 

@@ -35,8 +35,11 @@ SUITES = {
     "smolagents": ("test_smolagents.py", "smolagents", "smolagents"),
 }
 CORE = "core"
-REQUIRED = "3.8,3.9,3.10,3.11,3.12,3.13"
-FRAMEWORK_PYTHON = "3.12"
+# With a version manager each of these can be had, and a missing one is a failure.
+MANAGED = os.path.expanduser("~/.pyenv/versions")
+THIS = "%d.%d" % sys.version_info[:2]
+REQUIRED = "3.8,3.9,3.10,3.11,3.12,3.13" if os.path.isdir(MANAGED) else THIS
+FRAMEWORK_PYTHON = "3.12" if os.path.isdir(MANAGED) else THIS
 
 
 def main():
@@ -114,7 +117,7 @@ def environment(label, version, requirements, cache):
 
 def interpreter(version):
     """An interpreter of this version, from pyenv or PATH. A missing one is an error."""
-    candidates = sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/%s*/bin/python" % version)))
+    candidates = sorted(glob.glob("%s/%s*/bin/python" % (MANAGED, version)))
     candidates += [found for found in [shutil.which("python" + version)] if found]
     for candidate in candidates:
         done = subprocess.run([candidate, "-c", "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2])"],
