@@ -15,7 +15,6 @@ type layer struct {
 	name     string
 	debian   []string          // packages; what they depend on comes with them
 	wheels   string            // file with requirements from PyPI, in the folder "images"
-	source   bool              // CPython compiled for musl
 	mains    []string          // Go programs of this repository, put into /usr/local/bin
 	programs []string          // programs of the bed, put into /
 	files    map[string]string // path to content
@@ -40,8 +39,7 @@ var (
 	// neither a shell nor any other program.
 	barePython = layer{name: "bare-python", files: accounts, keep: []string{"python3", "python3.11"},
 		debian: []string{"base-files", "netbase", "python3"}}
-	muslPython = layer{name: "musl-python", files: accounts, debian: []string{"musl"}, source: true}
-	science    = layer{name: "science", wheels: "python.txt"}
+	science    = layer{name: "science", debian: []string{"libstdc++6"}, wheels: "python.txt"}
 	frameworks = layer{name: "frameworks", wheels: "frameworks.txt"}
 )
 
@@ -63,6 +61,5 @@ func imageList(mains []string) []image {
 		{name: "agent-bare", layers: []layer{barePython}, entrypoint: []string{"/usr/bin/python3"}, user: "65532:65532"},
 		{name: "agent-named", layers: []layer{debianPython}, cmd: python, user: "app", workdir: "/home/app"},
 		{name: "agent-root", layers: []layer{debianPython}, cmd: python},
-		// {name: "agent-musl", layers: []layer{muslPython}, cmd: python, user: "1000:1000"},
 	}
 }
