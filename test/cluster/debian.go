@@ -59,11 +59,11 @@ func fetchDebian(ctx context.Context, packages []string, to string) ([]string, e
 	args := append([]string{"-o", "Dir::State::status=" + status, "-o", "Dir::Cache::archives=" + filepath.Join(to, "archives"),
 		"-o", "Debug::NoLocking=true", "-o", "APT::Sandbox::User=root",
 		"install", "-y", "-q", "--no-install-recommends", "--download-only"}, packages...)
-	if _, err := apt(ctx, args...); err != nil {
-		if _, err := apt(ctx, "update", "-q"); err != nil {
+	if err := apt(ctx, args...); err != nil {
+		if err := apt(ctx, "update", "-q"); err != nil {
 			return nil, err
 		}
-		if _, err := apt(ctx, args...); err != nil {
+		if err := apt(ctx, args...); err != nil {
 			return nil, err
 		}
 	}
