@@ -54,10 +54,10 @@ func (z *zygote) register(b *birth) (uint64, error) {
 	if z.gone != nil {
 		return 0, z.gone
 	}
-	z.lastID++
+	id := z.ids.Add(1)
 	z.spawns++
-	z.pending[z.lastID] = b
-	return z.lastID, nil
+	z.pending[id] = b
+	return id, nil
 }
 
 func (z *zygote) send(id uint64, fds []int) error {

@@ -54,7 +54,7 @@ func (d *Driver) zygote(ctx context.Context, t pool.Template) (*zygote, error) {
 	b := d.zygotes[key]
 	if b == nil {
 		b = newBrood(zygotesPerTemplate, func(ctx context.Context) (*zygote, error) {
-			return startZygote(ctx, d.opts.Python, d.config(t))
+			return startZygote(ctx, d.opts.Python, d.config(t), &d.births)
 		})
 		d.zygotes[key] = b
 	}

@@ -67,7 +67,7 @@ func (d *Driver) copyBrood(t pool.Template) (*brood, error) {
 	}
 	brood := d.zygotes[key]
 	if brood == nil {
-		brood = newBrood(1, func(ctx context.Context) (*zygote, error) { return startZygote(ctx, d.opts.Python, config) })
+		brood = newBrood(1, func(ctx context.Context) (*zygote, error) { return startZygote(ctx, d.opts.Python, config, &d.births) })
 		d.zygotes[key] = brood
 	}
 	d.copies = append(without(d.copies, key), key)

@@ -29,7 +29,8 @@ const (
 	zygoteBound  = 60 * time.Second // for a zygote to import its modules
 	destroyBound = 5 * time.Second  // for a killed sandbox to be gone
 	sandboxNice  = 5                // the service stays responsive beside busy programs
-	hostID       = 64000            // user and group id of programs, outside their namespace
+	hostID       = 64000            // first user and group id of programs, outside their namespace
+	hostIDs      = 1024             // more than there are sandboxes at once
 )
 
 // Options configure a Driver.
@@ -63,6 +64,7 @@ type Driver struct {
 	cgroups      *cgroups // nil where memory is watched instead
 	watchdog     *watchdog
 	stop         context.CancelFunc
+	births       atomic.Uint64 // sandboxes asked for
 	background   sync.WaitGroup
 
 	mu        sync.Mutex
@@ -259,7 +261,7 @@ func (d *Driver) Close() error {
 func (d *Driver) config(t pool.Template) zygoteConfig {
 	c := zygoteConfig{
 		Preload: t.Preload, SysPath: d.opts.Python.Path, Paths: rootPaths(d.opts.Python), Python: d.opts.Python.Executable,
-		Limits: t.Limits, DNS: t.DNS, Unprivileged: d.unprivileged, HostID: hostID, Nice: sandboxNice,
+		Limits: t.Limits, DNS: t.DNS, Unprivileged: d.unprivileged, HostID: hostID, HostIDs: hostIDs, Nice: sandboxNice,
 		Seccomp: d.seccomp, Init: encoded(initELF()), Fresh: d.opts.FreshInterpreter, Without: d.opts.Without,
 	}
 	if d.cgroups == nil && !d.without("memory") {

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -27,14 +28,19 @@ type zygoteConfig struct {
 	Limits       wire.Limits `json:"limits"`
 	DNS          string      `json:"dns"`
 	Unprivileged bool        `json:"unprivileged"`
-	HostID       int         `json:"host_id"` // user and group id of programs, as the machine sees them
-	Nice         int         `json:"nice"`
-	AddressSpace int64       `json:"address_space"` // bytes a process; 0 where a cgroup bounds memory
-	Seccomp      string      `json:"seccomp"`
-	Init         string      `json:"init"`
-	Fresh        bool        `json:"fresh_interpreter"`
-	Start        string      `json:"start"` // argument of a fresh interpreter
-	Without      []string    `json:"without"`
+	// HostID is the first user and group id of programs, as the machine sees
+	// them: each of HostIDs sandboxes in a row has its own, since the kernel
+	// counts some things by user.
+	HostID  int `json:"host_id"`
+	HostIDs int `json:"host_ids"`
+
+	Nice         int      `json:"nice"`
+	AddressSpace int64    `json:"address_space"` // bytes a process; 0 where a cgroup bounds memory
+	Seccomp      string   `json:"seccomp"`
+	Init         string   `json:"init"`
+	Fresh        bool     `json:"fresh_interpreter"`
+	Start        string   `json:"start"` // argument of a fresh interpreter
+	Without      []string `json:"without"`
 
 	// Of copies: what to execute once the sandbox is closed in, and what of the
 	// paths is hidden or named by a link.
@@ -59,9 +65,9 @@ type zygote struct {
 	born    time.Time
 	kill    func() error
 	exited  chan struct{}
+	ids     *atomic.Uint64 // the last one given; all zygotes of a driver share it
 
 	mu      sync.Mutex
-	lastID  uint64
 	spawns  int
 	holds   int
 	pending map[uint64]*birth
@@ -70,7 +76,7 @@ type zygote struct {
 }
 
 // startZygote starts one and waits until it has imported and built its root.
-func startZygote(ctx context.Context, python Python, config zygoteConfig) (*zygote, error) {
+func startZygote(ctx context.Context, python Python, config zygoteConfig, ids *atomic.Uint64) (*zygote, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a socket for the zygote: %w", err)
@@ -81,6 +87,7 @@ func startZygote(ctx context.Context, python Python, config zygoteConfig) (*zygo
 	z := &zygote{
 		channel: os.NewFile(uintptr(pair[0]), "zygote"),
 		exited:  make(chan struct{}),
+		ids:     ids,
 		born:    time.Now(),
 		pending: map[uint64]*birth{},
 		running: map[uint64]func(exit){},

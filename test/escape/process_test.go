@@ -23,7 +23,7 @@ others = [p for p in os.listdir("/proc") if p.isdigit() and int(p) not in (1, os
 if others: could("see the processes %s" % others[:9])`,
 		},
 		{
-			name: "processes of another sandbox", layer: "pids", without: []string{"pids"},
+			name: "processes of another sandbox", layer: "pids (behind it: another user)", without: []string{"pids", "users"},
 			beside: "time.sleep(1.5)",
 			code: `
 for pid in range(2, 1 << 17):

@@ -109,7 +109,7 @@ class Zygote:
             init = self.start_init()
             pid = os.fork()
             if pid == 0:
-                self.become_sandbox(fds)
+                self.become_sandbox(name, fds)
             self.running[pid] = name
             self.announce(name, init, pid)
         finally:
@@ -128,8 +128,10 @@ class Zygote:
         for fd in handles:
             os.close(fd)
 
-    def become_sandbox(self, fds):
+    def become_sandbox(self, name, fds):
         control = fds[0]
+        if "users" in self.layers:
+            self.config["host_id"] += int.from_bytes(name, "little") % self.config["host_ids"]
         try:
             _signal.signal(SIGCHLD, _signal.SIG_DFL)
             _signal.pthread_sigmask(SIG_UNBLOCK, CHILD)
