@@ -35,7 +35,7 @@ var accounts = map[string]string{
 
 var (
 	debianPython = layer{name: "debian-python", files: accounts,
-		debian: []string{"base-files", "netbase", "dash", "coreutils", "grep", "sed", "python3"}}
+		debian: []string{"base-files", "netbase", "dash", "coreutils", "grep", "sed", "libstdc++6", "python3"}}
 	// As images without a distribution are: an interpreter, its libraries, and
 	// neither a shell nor any other program.
 	barePython = layer{name: "bare-python", files: accounts, keep: []string{"python3", "python3.11"},
@@ -63,6 +63,6 @@ func imageList(mains []string) []image {
 		{name: "agent-bare", layers: []layer{barePython}, entrypoint: []string{"/usr/bin/python3"}, user: "65532:65532"},
 		{name: "agent-named", layers: []layer{debianPython}, cmd: python, user: "app", workdir: "/home/app"},
 		{name: "agent-root", layers: []layer{debianPython}, cmd: python},
-		// {name: "agent-musl", layers: []layer{muslPython}, cmd: python, user: "1000:1000"},
+		{name: "agent-musl", layers: []layer{muslPython}, cmd: python, user: "1000:1000"},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 )
 
@@ -29,15 +30,25 @@ func (m *maker) muslPython(ctx context.Context, root, scratch string) error {
 	if err != nil {
 		return err
 	}
-	prefix := filepath.Join(scratch, "zlib")
+	prefix, compiler := filepath.Join(scratch, "zlib"), filepath.Join(scratch, "cc")
+	triplet := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH] + "-linux-musl"
+	// musl-gcc says that it is the machine's compiler, which configure does not
+	// believe together with musl.
+	script := "#!/bin/sh\n[ \"$1\" = --print-multiarch ] && { echo " + triplet + "; exit; }\nexec musl-gcc \"$@\"\n"
+	if err := os.WriteFile(compiler, []byte(script), 0o755); err != nil {
+		return err
+	}
 	for _, step := range []struct {
 		dir  string
 		args []string
 	}{
 		{zlib, []string{"env", "CC=musl-gcc", "./configure", "--static", "--prefix=" + prefix}},
 		{zlib, []string{"make", "-s", "install"}},
-		{python, []string{"env", "CC=musl-gcc", "CPPFLAGS=-I" + prefix + "/include", "LDFLAGS=-L" + prefix + "/lib",
-			"./configure", "--prefix=/usr", "--without-ensurepip", "--disable-test-modules", "--without-static-libpython"}},
+		// Another folder for headers than /usr/include, which are the machine's
+		// and not musl's, and would be looked for there.
+		{python, []string{"env", "CC=" + compiler, "CPPFLAGS=-I" + prefix + "/include", "LDFLAGS=-L" + prefix + "/lib",
+			"./configure", "--build=" + triplet, "--prefix=/usr", "--includedir=/headers",
+			"--without-ensurepip", "--disable-test-modules", "--without-static-libpython"}},
 		{python, []string{"make", "-s", "-j2"}},
 		{python, []string{"make", "-s", "install", "DESTDIR=" + root}},
 	} {
@@ -45,12 +56,8 @@ func (m *maker) muslPython(ctx context.Context, root, scratch string) error {
 			return err
 		}
 	}
-	for _, dir := range []string{"usr/include", "usr/share", "usr/lib/pkgconfig"} {
-		if err := os.RemoveAll(filepath.Join(root, dir)); err != nil {
-			return err
-		}
-	}
-	return removePattern(filepath.Join(root, "usr/lib/python3.11"), "config-*", "lib-dynload/*_failed.so")
+	return removePattern(root, "headers", "usr/share", "usr/lib/pkgconfig", "usr/lib/python3.11/config-*",
+		"usr/lib/python3.11/ensurepip", "usr/lib/python3.11/idlelib", "usr/lib/python3.11/lib-dynload/*_failed.so")
 }
 
 // fetchSources downloads source packages. The machine's list of sources is

@@ -96,7 +96,7 @@ func TestTokenReview(t *testing.T) {
 	t.Parallel()
 	s := e2e.NewSpace(t)
 	const audience = "code-sandbox-pool"
-	p := s.Pod("caller", "agent-python", "python3", "-c", "print(open('/token/t').read(), end='', flush=True); import time; time.sleep(1000)")
+	p := s.Pod("caller", "agent-python", "python3", "-c", "print(open('/token/t').read(), flush=True); import time; time.sleep(1000)")
 	p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "token", MountPath: "/token", ReadOnly: true}}
 	p.Spec.Volumes = []corev1.Volume{{Name: "token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
 		Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: audience, Path: "t"}}}}}}}

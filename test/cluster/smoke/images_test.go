@@ -46,9 +46,15 @@ print(numpy.array([1, 2]) * 2); print(len(pandas.DataFrame({'a': [1, 2]}))); b =
 	f("agent-musl", "user 1000 shell False\nmusl", "print('musl' if any('ld-musl' in l for l in open('/proc/self/maps')) else 'not musl')")
 }
 
-// asItIs drops what overrides the image's own user.
+// asItIs drops what overrides the image's own user, and gives the pod a folder
+// to write to.
 func asItIs(p *corev1.Pod) {
 	p.Spec.SecurityContext.RunAsNonRoot, p.Spec.SecurityContext.RunAsUser = nil, nil
+	p.Spec.Volumes = []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	main := &p.Spec.Containers[0]
+	main.VolumeMounts = []corev1.VolumeMount{{Name: "tmp", MountPath: "/tmp"}}
+	main.Env = []corev1.EnvVar{{Name: "MPLCONFIGDIR", Value: "/tmp"}}
+	main.Resources.Limits = nil
 }
 
 // A user by name cannot be shown to be no root, so the kubelet refuses it
