@@ -32,9 +32,9 @@ func (m *maker) muslPython(ctx context.Context, root, scratch string) error {
 	}
 	prefix, compiler := filepath.Join(scratch, "zlib"), filepath.Join(scratch, "cc")
 	triplet := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH] + "-linux-musl"
-	// musl-gcc says that it is the machine's compiler, which configure does not
-	// believe together with musl.
-	script := "#!/bin/sh\n[ \"$1\" = --print-multiarch ] && { echo " + triplet + "; exit; }\nexec musl-gcc \"$@\"\n"
+	// musl-gcc says that it is the machine's compiler, and would be given the headers
+	// of the machine's library.
+	script := "#!/bin/sh\ncase \"$*\" in *-print-multiarch*) echo " + triplet + "; exit ;; esac\nexec musl-gcc \"$@\"\n"
 	if err := os.WriteFile(compiler, []byte(script), 0o755); err != nil {
 		return err
 	}
