@@ -3,7 +3,7 @@ GO ?= go
 LINT_VERSION := v2.15.0
 LINT := $(HOME)/.cache/code-sandbox/bin/golangci-lint-$(LINT_VERSION)
 
-.PHONY: help run build check test unit lint cases clean
+.PHONY: help run demo build check test unit lint cases frameworks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,27 +16,41 @@ run: ## serve run_python on localhost:8900; ARGS="--target 5" passes flags
 build: ## build bin/code-sandbox
 	$(GO) build -o bin/code-sandbox ./cmd/code-sandbox
 
+demo: build ## a model's text reads the agent's key, without us and under us
+	@echo "Without Code Sandbox:"
+	@cd docs/examples/demo && OPENAI_API_KEY=sk-demo-0123456789abcdef python3 agent.py
+	@echo "\nUnder code-sandbox local -- python3 agent.py:"
+	@cd docs/examples/demo && OPENAI_API_KEY=sk-demo-0123456789abcdef ../../../bin/code-sandbox local --summary --tool-functions 'tools:*' -- python3 agent.py
+
 check: ## the quick inner loop: format, vet, unit tests
-	@test -z "$$(gofmt -l cmd pool sidecar test)" || { gofmt -l cmd pool sidecar test; echo "run gofmt -w on these"; exit 1; }
-	$(GO) vet ./...
-	$(GO) test ./cmd/... ./pool/... ./sidecar/... ./test/arch/
+	@test -z "$$(gofmt -l cmd pool sidecar test toolproxy)" || { gofmt -l cmd pool sidecar test toolproxy; echo "run gofmt -w on these"; exit 1; }
+	$(GO) vet -tags e2e ./...
+	$(GO) test ./cmd/... ./pool/... ./sidecar/... ./toolproxy/... ./test/arch/
 
 lint: $(LINT) ## golangci-lint
-	$(LINT) run ./...
+	$(LINT) run --build-tags e2e ./...
 
 $(LINT):
 	@mkdir -p $(@D)/new && GOBIN=$(abspath $(@D))/new $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
 	@mv $(@D)/new/golangci-lint $@ && rmdir $(@D)/new
 
 unit: ## unit tests with the race detector
-	$(GO) test -race ./cmd/... ./pool/... ./sidecar/... ./test/arch/
+	$(GO) test -race ./cmd/... ./pool/... ./sidecar/... ./toolproxy/... ./test/arch/
 
-cases: ## the cases from the field and hostile programs, against the real service
-	$(GO) test -count=1 ./test/cases/ ./test/escape/
+cases: ## the cases from the field, agents and hostile programs, against the real service
+	$(GO) test -count=1 ./test/cases/ ./test/escape/ ./test/agents/
+
+frameworks: build ## agents of real frameworks, their tool calls sandboxed; the hook on every Python here
+	/usr/bin/python3 test/frameworks/run.py core
+	/usr/bin/python3 test/frameworks/run.py --service bin/code-sandbox $(FRAMEWORKS)
+
+FRAMEWORKS := openai_agents langchain pydantic_ai mcp fastmcp crewai llama_index google_adk anthropic strands smolagents
 
 test: ## everything
 	@sh test/setup.sh test
-	$(MAKE) --no-print-directory check lint unit cases
+	$(MAKE) --no-print-directory check lint unit cases frameworks cluster-test
+
+include test/load/load.mk test/cluster/cluster.mk
 
 clean: ## remove what was built here
 	rm -rf bin

@@ -82,7 +82,7 @@ func New(opts Options) (*Pool, error) {
 	}
 	now := time.Now()
 	for _, t := range opts.Templates {
-		w := newWarmPool(t, t.Key(), opts.Target, now)
+		w := newWarmPool(t, t.Key(), p.target(t), now)
 		w.pinned = true
 		p.pools.Add(w.key, w)
 	}

@@ -95,7 +95,7 @@ func (p *Pool) destroy(ctx context.Context, r *record) {
 func (p *Pool) sweep(now time.Time) {
 	for _, w := range p.pools.Values() {
 		w.demand.roll()
-		wanted := w.demand.retarget(w.wanted, p.opts.Target, p.opts.MaxTarget, now)
+		wanted := w.demand.retarget(w.wanted, p.target(w.template), p.opts.MaxTarget, now)
 		if wanted != w.wanted {
 			p.log.Debug("target changed", "template", w.key, "from", w.wanted, "to", wanted)
 			w.wanted = wanted

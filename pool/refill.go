@@ -45,9 +45,13 @@ func (p *Pool) refill(ctx context.Context, now time.Time) (next time.Time) {
 }
 
 // allowed bounds the starts asked for at once: one when the last failed, and
-// none before its back-off is over.
+// none before its back-off is over. The first copy of a program starts alone:
+// it imports the program, and others beside it would only slow it down, or fail
+// as it does.
 func (p *Pool) allowed(w *warmPool, now time.Time) int {
 	switch {
+	case w.fails == 0 && w.template.Copy != nil && w.demand.toWarm == 0:
+		return max(0, 1-w.starting)
 	case w.fails == 0:
 		return p.opts.MaxStarting
 	case w.starting > 0 || now.Before(w.retryAt):
@@ -131,7 +135,7 @@ func (p *Pool) unique(id string) error {
 // startFailed puts off the next start and tells those who wait. Of several
 // starts asked for at once, one failure counts.
 func (p *Pool) startFailed(w *warmPool, fails int, err error, now time.Time) {
-	if w.dropped != "" {
+	if w.dropped != "" || p.stopping { // a start that was given up is no failure
 		return
 	}
 	p.metrics.startFailures.Inc()

@@ -19,6 +19,12 @@ type Template struct {
 	Limits  Limits   `json:"limits"`
 	// DNS is "relay" (lookups are answered) or "none".
 	DNS string `json:"dns"`
+	// Copy makes the sandbox a copy of an agent's program, ready for one call of
+	// one of its functions. Nil is an interpreter for any program.
+	Copy *wire.Copy `json:"-"`
+	// Warm is how many are kept warm at least; zero means Options.Target. It is
+	// no part of the key: it does not change what a sandbox is.
+	Warm int `json:"-"`
 }
 
 // Limits bounds one sandbox.
@@ -29,6 +35,9 @@ func (t Template) Key() string {
 	b, err := json.Marshal(t)
 	if err != nil {
 		panic("BUG: a template is not JSON: " + err.Error())
+	}
+	if t.Copy != nil {
+		b = append(b, t.Copy.Key()...)
 	}
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:8])

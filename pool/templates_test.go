@@ -128,3 +128,52 @@ func TestAwaitedTemplateStays(t *testing.T) {
 		}
 	})
 }
+
+// A template may keep fewer warm than the others: a copy of an agent's program
+// costs more than an interpreter.
+func TestTemplateWithATargetOfItsOwn(t *testing.T) {
+	run(t, pool.Options{}, &pooltest.Fake{}, func(b *bench) {
+		one := image("copy")
+		one.Warm = 1
+		b.claim(alice, one).Release()
+		b.after(time.Minute)
+		b.stats(pool.Stats{Warm: 1})
+		// It is the same template, whatever its target.
+		b.claim(alice, image("copy")).Release()
+		b.after(time.Minute)
+		b.stats(pool.Stats{Warm: 1})
+	})
+}
+
+// Copies of two functions are two templates.
+func TestKeyTellsCopiesApart(t *testing.T) {
+	f := func(a, b *wire.Copy, same bool) {
+		t.Helper()
+		if got := (pool.Template{Copy: a}).Key() == (pool.Template{Copy: b}).Key(); got != same {
+			t.Errorf("the keys are equal: %v", got)
+		}
+	}
+	add, sub := []byte(`{"qualname":"add"}`), []byte(`{"qualname":"sub"}`)
+	boot := []byte(`{}`)
+	f(&wire.Copy{Boot: boot, Target: add}, &wire.Copy{Boot: boot, Target: add}, true)
+	f(&wire.Copy{Boot: boot, Target: add}, &wire.Copy{Boot: boot, Target: sub}, false)
+	f(&wire.Copy{Boot: boot, Target: add}, nil, false)
+}
+
+// The first copy of a program starts alone; the others follow it.
+func TestFirstCopyStartsAlone(t *testing.T) {
+	run(t, pool.Options{}, &pooltest.Fake{StartDelay: time.Second}, func(b *bench) {
+		copies := pool.Template{Limits: plain.Limits, Warm: 1, Copy: &wire.Copy{Boot: []byte("{}"), Target: []byte("{}")}}
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() { b.claim(alice, copies).Release() })
+		}
+		b.after(500 * time.Millisecond)
+		b.stats(pool.Stats{Starting: 1, Waiting: 3})
+		b.after(time.Second)
+		b.stats(pool.Stats{Starting: 3, Waiting: 2})
+		wg.Wait()
+		b.after(2 * time.Second)
+		b.stats(pool.Stats{Warm: 1})
+	})
+}

@@ -105,10 +105,18 @@ func (p *Pool) warmPool(t Template, key string, now time.Time) (*warmPool, *api.
 		}
 		p.drop(all[i], causeTemplate)
 	}
-	w := newWarmPool(t, key, p.opts.Target, now)
+	w := newWarmPool(t, key, p.target(t), now)
 	p.pools.Add(key, w)
 	p.log.Info("template added", "template", key, "image", t.Image)
 	return w, nil
+}
+
+// target is how many sandboxes of a template are kept warm at least.
+func (p *Pool) target(t Template) int {
+	if t.Warm > 0 {
+		return min(t.Warm, p.opts.MaxTarget)
+	}
+	return p.opts.Target
 }
 
 // drop forgets a template. Its warm sandboxes are destroyed; runs go on.

@@ -22,7 +22,7 @@ func (s *Server) handleAdmin() fasthttp.RequestHandler {
 		case path == "/metrics":
 			metrics(ctx)
 		case path == "/healthz":
-			err = healthz(ctx, x)
+			err = s.healthz(ctx, x)
 		case path == "/readyz":
 			err = s.readyz(ctx)
 		default:
@@ -44,5 +44,5 @@ func (s *Server) readyz(ctx *fasthttp.RequestCtx) *api.Error {
 			return api.Errorf(api.NoCapacity, "not ready: %w", err)
 		}
 	}
-	return healthz(ctx, nil)
+	return s.healthz(ctx, nil)
 }

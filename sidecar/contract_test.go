@@ -80,10 +80,25 @@ func keeps(req *http.Request, res *http.Response, body []byte) error {
 		}
 		return c.matches("Failure", body)
 	}
+	if kind := events(res.Header.Get("Content-Type")); kind == sse || kind == ndjson {
+		return c.tells(body)
+	}
 	copied := *res
 	copied.Body = io.NopCloser(bytes.NewReader(body))
 	if ok, errs := c.answers.ValidateHttpResponse(req, &copied); !ok {
 		return fmt.Errorf("%w\n%s", said(errs), body)
+	}
+	return nil
+}
+
+// tells holds each event of a stream against the contract.
+func (c *contract) tells(body []byte) error {
+	for line := range bytes.Lines(body) {
+		if line = bytes.TrimPrefix(line, []byte("data: ")); line[0] == '{' {
+			if err := c.matches("Event", line); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -90,12 +90,12 @@ func (s *Server) execute(ctx context.Context, t api.Trace, req *wire.Request, si
 func ended(ctx context.Context, err error) *api.Error {
 	cause := context.Cause(ctx)
 	e := api.Errorf(api.Internal, "%w", cause)
-	switch cause {
-	case errGone:
+	switch {
+	case errors.Is(cause, errGone):
 		e = goneError()
-	case errLate:
+	case errors.Is(cause, errLate):
 		e = api.Errorf(api.Timeout, "%w", cause)
-	case errDrained:
+	case errors.Is(cause, errDrained):
 		e = api.Errorf(api.NoCapacity, "%w", cause).After(time.Second)
 	}
 	if api.From(err).Executed != api.No {

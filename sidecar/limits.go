@@ -54,9 +54,10 @@ type ServerLimits struct {
 // SandboxLimits tells a caller what a program finds. Zero fields are unknown.
 type SandboxLimits struct {
 	Isolation     string   `json:"isolation"` // "namespaces", "none", …
+	MemoryBy      string   `json:"memory_by"` // what holds the memory limit: "cgroup", "watchdog", …
 	PythonVersion string   `json:"python_version"`
 	Preload       []string `json:"preload"` // modules already imported
-	Network       string   `json:"network"` // "dns" (lookups only) or "none"
+	Network       string   `json:"network"` // "dns" (lookups only), "none", or "host" (the machine's own)
 	MemoryBytes   int64    `json:"memory_bytes"`
 	DiskBytes     int64    `json:"disk_bytes"`
 	DiskFiles     int64    `json:"disk_files"`

@@ -86,10 +86,10 @@ func loneSurrogate(raw []byte) int {
 			continue
 		}
 		unit := hex4(raw[i+1:])
-		switch {
-		case unit>>10 == 0xDC00>>10:
+		switch unit >> 10 {
+		case 0xDC00 >> 10:
 			return i - 1
-		case unit>>10 == 0xD800>>10:
+		case 0xD800 >> 10:
 			if len(raw) < i+11 || raw[i+5] != '\\' || raw[i+6] != 'u' || hex4(raw[i+7:])>>10 != 0xDC00>>10 {
 				return i - 1
 			}

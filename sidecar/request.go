@@ -3,6 +3,7 @@ package sidecar
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -51,7 +52,7 @@ func parseSource(body []byte, l RequestLimits) (*wire.Request, *api.Error) {
 
 // asBadRequest keeps an error that has a code and makes the others bad_request.
 func asBadRequest(err error) *api.Error {
-	if e, ok := err.(*api.Error); ok {
+	if e, ok := errors.AsType[*api.Error](err); ok {
 		return e
 	}
 	return api.Errorf(api.BadRequest, "%w", err)

@@ -33,7 +33,7 @@ func (s *Server) table() map[string]route {
 		"/limits":        {"GET", s.serveLimits},
 		"/tool":          {"GET", s.serveTool},
 		"/openapi.yaml":  {"GET", serveOpenAPI},
-		"/healthz":       {"GET", healthz},
+		"/healthz":       {"GET", s.healthz},
 	}
 }
 
@@ -44,7 +44,9 @@ func (s *Server) paths() string {
 		all = append(all, r.method+" "+path)
 	}
 	slices.SortFunc(all, func(a, b string) int {
-		return strings.Compare(a[strings.Index(a, "/"):], b[strings.Index(b, "/"):])
+		_, a, _ = strings.Cut(a, "/")
+		_, b, _ = strings.Cut(b, "/")
+		return strings.Compare(a, b)
 	})
 	return strings.Join(all, ", ")
 }
@@ -138,8 +140,9 @@ func discardBody(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-func healthz(ctx *fasthttp.RequestCtx, _ *exchange) *api.Error {
-	ctx.SetContentType("application/json")
-	ctx.SetBodyString(`{"status":"ok"}` + "\n")
-	return nil
+func (s *Server) healthz(ctx *fasthttp.RequestCtx, _ *exchange) *api.Error {
+	return sendJSON(ctx, struct {
+		Status    string `json:"status"`
+		Isolation string `json:"isolation"`
+	}{"ok", s.Limits.Sandbox.Isolation})
 }

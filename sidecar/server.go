@@ -37,6 +37,8 @@ type Options struct {
 	// Ready says why runs cannot be served now, or nil. It may be nil itself.
 	Ready   func() error
 	Version string
+	// Mounts are further paths of the API port.
+	Mounts []Mounted
 	// Drain is how long runs may go on once Run's context has ended.
 	Drain time.Duration
 	// StreamKeepAlive is how long a stream may be silent before a comment is
@@ -95,6 +97,9 @@ func New(o Options) (*Server, error) {
 	s.gone = newWatcher(m.hangups.Inc)
 	s.mcp = s.newMCP()
 	s.routes = s.table()
+	if err := s.mount(); err != nil {
+		return nil, err
+	}
 	if s.listener, err = bind("listen", o.Listen); err != nil {
 		return nil, err
 	}

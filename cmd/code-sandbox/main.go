@@ -14,8 +14,11 @@ import (
 
 const usage = `code-sandbox runs code that an AI agent wrote, each piece in a locked-down computer of its own that is then thrown away.
 
-  code-sandbox local [flags]   serve run_python on this machine
-  code-sandbox version         print the version
+  code-sandbox local [flags]                  serve run_python and tool calls on this machine
+  code-sandbox local [flags] -- COMMAND ...   run an agent; each call of its tools runs in a sandbox
+  code-sandbox tools [flags] -- COMMAND ...   run an agent as it is, and say where its tools would run
+  code-sandbox run FILE|-                     run a program on a service: its output, its exit code, its files
+  code-sandbox version                        print the version
 
 "code-sandbox COMMAND -h" lists the flags of a command. Each flag can be set by
 an environment variable too: --admin-listen by CODE_SANDBOX_ADMIN_LISTEN.
@@ -24,24 +27,42 @@ an environment variable too: --admin-listen by CODE_SANDBOX_ADMIN_LISTEN.
 // errUsage marks a mistake in how the program was called: exit code 2.
 var errUsage = errors.New("usage")
 
-func main() {
+// exitCode ends the process with a program's exit code; all has been said.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("the program's exit code is %d", int(c)) }
+
+// untilSignal is a context that ends with the first signal to stop.
+func untilSignal() context.Context {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	// After the first signal the default is back: a second one ends the process.
 	context.AfterFunc(ctx, stop)
-	err := command(ctx, os.Args[1:])
-	switch {
-	case err == nil:
-	case errors.Is(err, flag.ErrHelp):
-	case errors.Is(err, errUsage):
-		fmt.Fprintf(os.Stderr, "code-sandbox: %v\n", err)
-		os.Exit(2)
-	default:
-		fmt.Fprintf(os.Stderr, "code-sandbox: %v\n", err)
-		os.Exit(1)
-	}
+	return ctx
 }
 
-func command(ctx context.Context, args []string) error {
+func main() {
+	os.Exit(status(command(os.Args[1:])))
+}
+
+// status says what went wrong, and is the exit code for it.
+func status(err error) int {
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if code, ok := errors.AsType[exitCode](err); ok {
+		return int(code)
+	}
+	fmt.Fprintf(os.Stderr, "code-sandbox: %v\n", err)
+	switch {
+	case errors.Is(err, errUsage):
+		return 2
+	case errors.Is(err, errRun):
+		return runFailed
+	}
+	return 1
+}
+
+func command(args []string) error {
 	if len(args) == 0 {
 		fmt.Fprint(os.Stderr, usage)
 		return fmt.Errorf("%w: name a command", errUsage)
@@ -52,7 +73,22 @@ func command(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		return runLocal(ctx, opts)
+		if len(opts.agent) > 0 {
+			return runLocalAgent(opts)
+		}
+		return runLocal(untilSignal(), opts)
+	case "tools":
+		opts, err := parseTools(args[1:])
+		if err != nil {
+			return err
+		}
+		return runTools(opts)
+	case "run":
+		opts, err := parseRun(args[1:])
+		if err != nil {
+			return err
+		}
+		return run(untilSignal(), opts)
 	case "version":
 		fmt.Println("code-sandbox", version())
 		return nil

@@ -74,6 +74,9 @@ type Error struct {
 	Message  string   `json:"message"`
 	Retry    bool     `json:"retryable"`
 	Executed Executed `json:"executed"`
+	// Reason is one word for why, where a code has several causes: of what
+	// cannot be sandboxed, and of how a tool call was lost.
+	Reason string `json:"reason,omitempty"`
 	// RetryAfter is sent as the Retry-After header, in whole seconds, when set.
 	RetryAfter time.Duration `json:"-"`
 	cause      error
@@ -89,6 +92,12 @@ func Errorf(code Code, format string, args ...any) *Error {
 // MaybeRan marks that some of the program may have run.
 func (e *Error) MaybeRan() *Error {
 	e.Executed = Maybe
+	return e
+}
+
+// Because sets the one word for why.
+func (e *Error) Because(reason string) *Error {
+	e.Reason = reason
 	return e
 }
 

@@ -21,10 +21,11 @@ type brood struct {
 	make func(context.Context) (*zygote, error)
 
 	mu      sync.Mutex
-	slots   [zygotesPerTemplate]slot
+	slots   []slot
 	next    int
-	retired []*zygote      // worn out, but with sandboxes alive
-	renew   sync.WaitGroup // makes and closes zygotes beside the runs
+	retired []*zygote // worn out, but with sandboxes alive
+	renew   sync.WaitGroup
+	closed  bool // makes and closes zygotes beside the runs
 }
 
 // slot holds one zygote; its lock is held while it is made for the first time.
@@ -37,6 +38,13 @@ type slot struct {
 // zygote returns one of the template's zygotes, and makes it if need be. It is
 // held, so that it is not closed before its spawn; release lets go.
 func (d *Driver) zygote(ctx context.Context, t pool.Template) (*zygote, error) {
+	if t.Copy != nil {
+		b, err := d.copyBrood(t)
+		if err != nil {
+			return nil, err
+		}
+		return b.pick(ctx)
+	}
 	key := t.Key()
 	d.mu.Lock()
 	if d.closed {
@@ -45,18 +53,26 @@ func (d *Driver) zygote(ctx context.Context, t pool.Template) (*zygote, error) {
 	}
 	b := d.zygotes[key]
 	if b == nil {
-		b = &brood{make: func(ctx context.Context) (*zygote, error) {
+		b = newBrood(zygotesPerTemplate, func(ctx context.Context) (*zygote, error) {
 			return startZygote(ctx, d.opts.Python, d.config(t))
-		}}
+		})
 		d.zygotes[key] = b
 	}
 	d.mu.Unlock()
 	return b.pick(ctx)
 }
 
+func newBrood(slots int, start func(context.Context) (*zygote, error)) *brood {
+	return &brood{make: start, slots: make([]slot, slots)}
+}
+
 func (b *brood) pick(ctx context.Context) (*zygote, error) {
 	b.mu.Lock()
-	s := &b.slots[b.next%zygotesPerTemplate]
+	if b.closed {
+		b.mu.Unlock()
+		return nil, errClosed
+	}
+	s := &b.slots[b.next%len(b.slots)]
 	b.next++
 	b.sweep()
 	b.mu.Unlock()
@@ -113,10 +129,29 @@ func (b *brood) sweep() {
 	})
 }
 
+// idle says whether nothing lives in any of the zygotes, and none is in use.
+func (b *brood) idle() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.slots {
+		s := &b.slots[i]
+		if !s.mu.TryLock() {
+			return false // one is being made
+		}
+		busy := s.renewing || s.zygote != nil && !s.zygote.idle()
+		s.mu.Unlock()
+		if busy {
+			return false
+		}
+	}
+	return len(b.retired) == 0
+}
+
 func (b *brood) close() {
 	b.renew.Wait()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.closed = true
 	for i := range b.slots {
 		if z := b.slots[i].zygote; z != nil {
 			z.close()

@@ -30,7 +30,8 @@ type cgroups struct {
 }
 
 const (
-	maxSpare = 32 // empty cgroups kept
+	maxSpare    = 32         // empty cgroups kept
+	socketBytes = "67108864" // buffers of TCP and UDP sockets, in version 1
 	// spareUse is what may still be charged to an empty cgroup that is used
 	// again, in bytes: the kernel takes shared memory apart after its last
 	// process has gone, and files read stay charged to their first reader.
@@ -142,6 +143,13 @@ func (c *cgroups) make() (*cgroup, error) {
 			err = swapErr
 		}
 	}
+	if err == nil && !c.v2 {
+		// Version 1 counts the buffers of network sockets apart, and the machine
+		// has one sum for all. A kernel without this file counts none.
+		if tcpErr := write(g.dir, "memory.kmem.tcp.limit_in_bytes", socketBytes); tcpErr != nil && !errors.Is(tcpErr, os.ErrNotExist) {
+			err = tcpErr
+		}
+	}
 	if err == nil {
 		g.join, err = os.OpenFile(filepath.Join(g.dir, joinFile(c.v2)), os.O_WRONLY, 0)
 	}
@@ -152,8 +160,7 @@ func (c *cgroups) make() (*cgroup, error) {
 		g.usage, err = os.Open(filepath.Join(g.dir, usageFile(c.v2)))
 	}
 	if err != nil {
-		g.remove()
-		return nil, fmt.Errorf("cannot bound a cgroup's memory: %w", err)
+		return nil, errors.Join(fmt.Errorf("cannot bound a cgroup's memory: %w", err), g.remove())
 	}
 	return g, nil
 }
@@ -199,7 +206,7 @@ func write(dir, name, value string) error {
 func (g *cgroup) oomKills() bool {
 	buf := make([]byte, 512)
 	n, err := g.events.ReadAt(buf, 0)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return false
 	}
 	for line := range bytes.Lines(buf[:n]) {
@@ -214,7 +221,7 @@ func (g *cgroup) oomKills() bool {
 func (g *cgroup) used() int64 {
 	buf := make([]byte, 32)
 	n, err := g.usage.ReadAt(buf, 0)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return math.MaxInt64
 	}
 	bytes, err := strconv.ParseInt(string(bytes.TrimSpace(buf[:n])), 10, 64)
@@ -245,7 +252,7 @@ func (c *cgroups) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, g := range c.spare {
-		g.remove()
+		_ = g.remove() // what it cannot, the next service does
 	}
 	c.spare = nil
 	entries, _ := os.ReadDir(c.dir)

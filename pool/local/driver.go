@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/code-sandbox/code-sandbox/pool"
+	"github.com/code-sandbox/code-sandbox/pool/api"
 )
 
 const (
@@ -40,6 +42,9 @@ type Options struct {
 	// a fork of the zygote: its own hash seed and address layout, for twice the
 	// work per start.
 	FreshInterpreter bool
+	// Hook is the folder of the tool-call hook (toolproxy/hook/py), which copies
+	// are started with. Without it, no copy can be made.
+	Hook string
 	// NameServers answer lookups, as host:port; nil means the machine's own.
 	NameServers []string
 	// Without leaves out layers of the isolation by name. It exists for tests
@@ -63,6 +68,7 @@ type Driver struct {
 	mu        sync.Mutex
 	closed    bool
 	zygotes   map[string]*brood // by template key
+	copies    []string          // keys of copies' programs there, the last used last
 	sandboxes map[string]*sandbox
 	watchers  map[chan pool.Event]struct{}
 }
@@ -75,10 +81,6 @@ func New(opts Options) (*Driver, error) {
 	if err := checkKernel(); err != nil {
 		return nil, err
 	}
-	program, err := seccompProgram()
-	if err != nil {
-		return nil, err
-	}
 	servers := opts.NameServers
 	if servers == nil {
 		servers = nameServers()
@@ -86,17 +88,38 @@ func New(opts Options) (*Driver, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	d := &Driver{
 		opts: opts, isolation: "namespaces", unprivileged: !mayMount(),
-		seccomp: encoded(program), relay: &relay{servers: servers, lookups: new(atomic.Int64)},
+		relay:    &relay{servers: servers, lookups: new(atomic.Int64)},
 		watchdog: newWatchdog(opts.MemoryBytes), stop: cancel,
 		zygotes: map[string]*brood{}, sandboxes: map[string]*sandbox{},
 		watchers: map[chan pool.Event]struct{}{},
 	}
-	if d.cgroups, err = newCgroups(opts.MemoryBytes); err != nil {
-		opts.Logger.Warn("no memory cgroup can be made: memory is watched instead", "reason", err)
+	if err := d.boundMemory(); err != nil {
+		cancel()
+		return nil, err
 	}
 	d.background.Go(func() { d.watchdog.run(ctx) })
 	return d, nil
 }
+
+// boundMemory makes cgroups where they can be made, and the filter of system
+// calls that goes with what holds the limit.
+func (d *Driver) boundMemory() error {
+	var err error
+	if !d.without("memory") {
+		if d.cgroups, err = newCgroups(d.opts.MemoryBytes); err != nil {
+			d.opts.Logger.Warn("no memory cgroup can be made: memory is watched instead", "reason", err)
+		}
+	}
+	var more []string
+	if d.cgroups == nil {
+		more = unmapped
+	}
+	program, err := seccompProgram(more...)
+	d.seccomp = encoded(program)
+	return err
+}
+
+func (d *Driver) without(layer string) bool { return slices.Contains(d.opts.Without, layer) }
 
 // Isolation names what stands around a program.
 func (d *Driver) Isolation() string { return d.isolation }
@@ -127,9 +150,14 @@ func (d *Driver) Start(ctx context.Context, t pool.Template) (pool.Sandbox, erro
 		return nil, err
 	}
 	defer z.release()
-	ctx, cancel = context.WithTimeout(ctx, startBound)
-	defer cancel()
+	if t.Copy == nil { // a copy imports a program: that may take as long as a zygote
+		ctx, cancel = context.WithTimeout(ctx, startBound)
+		defer cancel()
+	}
 	s, err := d.spawn(ctx, z, t)
+	if e, ok := errors.AsType[*api.Error](err); ok {
+		return nil, e // why a copy cannot be had: the caller's to know
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot start a sandbox: %w", err)
 	}
@@ -160,7 +188,7 @@ func (d *Driver) spawn(ctx context.Context, z *zygote, t pool.Template) (*sandbo
 		return nil, err
 	}
 	s := &sandbox{
-		id: "sb-" + strings.ToLower(rand.Text()[:20]), driver: d, limits: t.Limits, gone: make(chan struct{}), exited: make(chan syscall.WaitStatus, 1),
+		id: "sb-" + strings.ToLower(rand.Text()[:20]), driver: d, limits: t.Limits, copy: t.Copy, gone: make(chan struct{}), exited: make(chan syscall.WaitStatus, 1),
 		control: ends.control, stdout: ends.stdout, stderr: ends.stderr,
 	}
 	theirs := ends.theirs[:]
@@ -180,7 +208,11 @@ func (d *Driver) spawn(ctx context.Context, z *zygote, t pool.Template) (*sandbo
 		}
 		return nil, err
 	}
-	if err := s.await(ctx); err != nil {
+	err = s.await(ctx)
+	if err == nil {
+		err = s.ready(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.destroy())
 	}
 	return s, nil
@@ -230,7 +262,7 @@ func (d *Driver) config(t pool.Template) zygoteConfig {
 		Limits: t.Limits, DNS: t.DNS, Unprivileged: d.unprivileged, HostID: hostID, Nice: sandboxNice,
 		Seccomp: d.seccomp, Init: encoded(initELF()), Fresh: d.opts.FreshInterpreter, Without: d.opts.Without,
 	}
-	if d.cgroups == nil {
+	if d.cgroups == nil && !d.without("memory") {
 		c.AddressSpace = t.Limits.MemoryBytes + 1<<30
 	}
 	start, err := json.Marshal(map[string]any{"control": 3, "sys_path": c.SysPath, "preload": append([]string{}, t.Preload...)})
@@ -240,5 +272,6 @@ func (d *Driver) config(t pool.Template) zygoteConfig {
 	c.Start = string(start)
 	c.Preload = append([]string{}, c.Preload...) // [], not null
 	c.Without = append([]string{}, c.Without...)
+	c.Masks, c.Links = []string{}, map[string]string{}
 	return c
 }

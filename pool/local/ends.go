@@ -67,26 +67,43 @@ func closeFDs(fds ...int) {
 	}
 }
 
-// await takes over what the sandbox hands out, and its word that it is ready.
+// await takes over what the sandbox hands out.
 func (s *sandbox) await(ctx context.Context) error {
-	if deadline, ok := ctx.Deadline(); ok {
-		s.control.SetReadDeadline(deadline)
-	}
-	stop := context.AfterFunc(ctx, func() { s.control.SetReadDeadline(time.Unix(1, 0)) })
+	stop := s.bounded(ctx)
 	defer stop()
 	buf, oob := make([]byte, 600), make([]byte, unix.CmsgSpace(2*4))
 	n, oobn, _, _, err := s.control.ReadMsgUnix(buf, oob)
 	if err != nil || n == 0 || buf[0] != 'F' {
 		return notReady(buf[:max(n, 0)], err) // n is -1 when the socket was closed meanwhile
 	}
-	if err := s.takeOver(oob[:oobn]); err != nil {
-		return err
+	return s.takeOver(oob[:oobn])
+}
+
+// ready waits for the sandbox's word that it is ready: at once when it is a
+// fork of a zygote, after the import of the program when it is a copy.
+func (s *sandbox) ready(ctx context.Context) error {
+	stop := s.bounded(ctx)
+	defer stop()
+	if s.copy != nil {
+		return s.prepare(ctx)
 	}
-	if n, err = s.control.Read(buf); err != nil || n == 0 || buf[0] != 'R' {
-		return notReady(buf[:n], err)
+	buf := make([]byte, 600)
+	if n, err := s.control.Read(buf); err != nil || n == 0 || buf[0] != 'R' {
+		return notReady(buf[:max(n, 0)], err)
 	}
-	s.control.SetReadDeadline(time.Time{})
 	return nil
+}
+
+// bounded ends reads from the control socket with ctx, until stop.
+func (s *sandbox) bounded(ctx context.Context) (stop func()) {
+	if deadline, ok := ctx.Deadline(); ok {
+		s.control.SetReadDeadline(deadline)
+	}
+	release := context.AfterFunc(ctx, func() { s.control.SetReadDeadline(time.Unix(1, 0)) })
+	return func() {
+		release()
+		s.control.SetReadDeadline(time.Time{})
+	}
 }
 
 func notReady(said []byte, err error) error {

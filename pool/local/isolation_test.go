@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -143,5 +144,23 @@ func TestZygoteKilled(t *testing.T) {
 	}
 	if res := run(t, d, "print(1)"); res.Stdout != "1\n" {
 		t.Errorf("the next run: %+v", res)
+	}
+}
+
+// Process 1 of a sandbox holds nothing but the pipe that it waits on.
+func TestInitHoldsNothing(t *testing.T) {
+	d := newDriver(t, nil)
+	s, err := d.Start(t.Context(), template())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Destroy(t.Context(), s.ID())
+	pid, err := hostPID(s.(*sandbox).initFD)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err != nil || len(open) != 1 {
+		t.Errorf("process 1 has the descriptors %v, %v", open, err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -27,7 +28,11 @@ var DataPackages = []string{"numpy", "pandas", "matplotlib"}
 
 // findPython asks the interpreter called name, a path or a command, what it is.
 const findPython = `
-import importlib.util, json, os, platform, sys
+import json, platform, sys
+if sys.version_info < (3, 8):
+    print(json.dumps({"version": platform.python_version(), "supported": False}))
+    sys.exit()
+import importlib.util, os
 prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, os.path.dirname(os.path.realpath(sys.executable))}
 print(json.dumps({
     "executable": os.path.abspath(sys.executable),
@@ -44,7 +49,10 @@ func LookPython(ctx context.Context, name string) (Python, error) {
 	defer cancel()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return Python{}, fmt.Errorf("cannot find the Python interpreter %q: install one, or name one with --python", name)
+		if e, ok := errors.AsType[*exec.Error](err); ok {
+			err = e.Err
+		}
+		return Python{}, fmt.Errorf("cannot find the Python interpreter %q: %w: install one, or name one with --python", name, err)
 	}
 	// A clean environment but for what a version manager's shim needs.
 	cmd := exec.CommandContext(ctx, path, append([]string{"-c", findPython}, DataPackages...)...)

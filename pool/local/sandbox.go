@@ -26,6 +26,10 @@ type sandbox struct {
 	limits wire.Limits
 	used   atomic.Bool
 
+	copy     *wire.Copy  // nil for one that runs any program
+	nonce    string      // of a copy: what its frames must carry
+	oomKills func() bool // of a copy, whose memory is watched from the start
+
 	initFD, mainFD int                     // pidfds; killing init ends the whole tree
 	exited         chan syscall.WaitStatus // closed without a value when nobody knows it
 	control        *net.UnixConn
@@ -53,21 +57,34 @@ func (s *sandbox) Run(ctx context.Context, req *wire.Request, sink wire.Sink) (*
 	if s.dns != nil {
 		go s.driver.relay.serve(s.dns)
 	}
-	oomKills, err := s.watchMemory()
-	if err != nil {
-		return nil, api.Errorf(api.SandboxLost, "%w", err)
+	oomKills := s.oomKills
+	if oomKills == nil {
+		var err error
+		if oomKills, err = s.watchMemory(); err != nil {
+			return nil, api.Errorf(api.SandboxLost, "%w", err)
+		}
 	}
 	process := &runner.Process{
 		Control: s.control, Stdout: s.stdout, Stderr: s.stderr, WorkDir: s.workDir, Exited: s.exited,
 		Interrupt: func() { unix.PidfdSendSignal(s.mainFD, sigRTMax, nil, 0) },
 		Kill:      s.kill, Gone: s.waitGone, OOMKills: oomKills,
 	}
-	res, err := process.Execute(ctx, req, s.limits, sink)
+	res, err := s.execute(ctx, process, req, sink)
 	if err != nil {
 		return nil, err
 	}
 	res.Isolation = s.driver.isolation
 	return res, nil
+}
+
+func (s *sandbox) execute(ctx context.Context, p *runner.Process, req *wire.Request, sink wire.Sink) (*wire.Result, error) {
+	switch {
+	case s.copy != nil && req.Call != nil:
+		return p.Call(ctx, req, s.nonce, s.limits, sink)
+	case s.copy == nil && req.Call == nil:
+		return p.Execute(ctx, req, s.limits, sink)
+	}
+	return nil, api.Errorf(api.BadRequest, "a copy serves tool calls only, and another sandbox none")
 }
 
 // ended takes note of the interpreter's end. Without a run, nothing should have
@@ -87,6 +104,9 @@ func (s *sandbox) ended(e exit) {
 const sigRTMax = unix.Signal(64)
 
 func (s *sandbox) watchMemory() (func() bool, error) {
+	if s.driver.without("memory") {
+		return func() bool { return false }, nil
+	}
 	entry := &watched{cgroup: s.cgroup, kill: s.kill}
 	if s.cgroup == nil {
 		pid, err := hostPID(s.mainFD)

@@ -35,6 +35,18 @@ type zygoteConfig struct {
 	Fresh        bool        `json:"fresh_interpreter"`
 	Start        string      `json:"start"` // argument of a fresh interpreter
 	Without      []string    `json:"without"`
+
+	// Of copies: what to execute once the sandbox is closed in, and what of the
+	// paths is hidden or named by a link.
+	Exec  *execution        `json:"exec"`
+	Masks []string          `json:"masks"`
+	Links map[string]string `json:"links"`
+}
+
+// execution is a program that takes the place of the zygote's fork.
+type execution struct {
+	Argv []string          `json:"argv"`
+	Env  map[string]string `json:"env"`
 }
 
 // zygote is a started zygote process. Its one reader goroutine ends with it.
@@ -95,7 +107,8 @@ func (z *zygote) start(python Python, channel *os.File, unprivileged bool) error
 	defer program.Close()
 	stderr := &tail{}
 	cmd := exec.Command(python.Executable, "-I", "-S", "-B", "/proc/self/fd/4")
-	cmd.Env = zygoteEnv(python)
+	// Symbols are looked up once here, not again in every fork.
+	cmd.Env = append(zygoteEnv(python), "LD_BIND_NOW=1")
 	cmd.Dir = "/"
 	cmd.Stderr = stderr
 	cmd.ExtraFiles = []*os.File{channel, program}

@@ -3,6 +3,7 @@ package pooltest
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,16 +17,25 @@ import (
 // what is expected of one, so that only what hangs fails.
 const bound = 2 * time.Minute
 
+// Exception names what a driver need not do, and with what the suite then tests
+// it instead.
+type Exception string
+
+// SharedMachine is for a driver that isolates nothing: two sandboxes see one
+// /tmp. Their working directories, and the folders that Python's tempfile picks,
+// must be apart all the same.
+const SharedMachine Exception = "the machine is shared"
+
 // Conformance is the suite that every driver must pass. open makes a driver
 // that lives as long as the test it is given; template is one that it can
 // start, with Python in it and a MaxRun of a minute or more.
-func Conformance(t *testing.T, open func(t *testing.T) pool.Driver, template pool.Template) {
+func Conformance(t *testing.T, open func(t *testing.T) pool.Driver, template pool.Template, exceptions ...Exception) {
 	f := func(name string, test func(s *suite)) {
 		t.Helper()
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), bound)
 			t.Cleanup(cancel)
-			test(&suite{T: t, ctx: ctx, driver: open(t), template: template})
+			test(&suite{T: t, ctx: ctx, driver: open(t), template: template, exceptions: exceptions})
 		})
 	}
 	f("ready means runnable", (*suite).ready)
@@ -46,6 +56,8 @@ type suite struct {
 	ctx      context.Context
 	driver   pool.Driver
 	template pool.Template
+
+	exceptions []Exception
 }
 
 // start makes a sandbox that is destroyed when the test ends.
@@ -150,9 +162,13 @@ func (s *suite) destroyTwice() {
 }
 
 func (s *suite) apart() {
+	program := programMark
+	if slices.Contains(s.exceptions, SharedMachine) {
+		program = programMarkOwn
+	}
 	first, second := s.start(), s.start()
 	for _, sandbox := range []pool.Sandbox{first, second, s.start()} {
-		res := s.run(sandbox, &wire.Request{Code: programMark, TimeoutSeconds: 20})
+		res := s.run(sandbox, &wire.Request{Code: program, TimeoutSeconds: 20})
 		if res.Stdout != "new\n" {
 			s.Errorf("stdout is %q, stderr %q: an earlier run left its mark", res.Stdout, res.Stderr)
 		}

@@ -21,6 +21,10 @@ const (
 	// programMark says whether an earlier run left its mark, and leaves one.
 	programMark = "import os\nseen = os.path.exists('/tmp/mark') or os.path.exists('mark')\n" +
 		"open('/tmp/mark', 'w').close()\nopen('mark', 'w').close()\nprint('seen' if seen else 'new')\n"
+	// programMarkOwn does so where a sandbox shares its machine's /tmp.
+	programMarkOwn = "import os, tempfile\nmarks = [os.path.join(tempfile.gettempdir(), 'mark'), 'mark']\n" +
+		"seen = any(map(os.path.exists, marks))\nfor mark in marks:\n    open(mark, 'w').close()\n" +
+		"print('seen' if seen else 'new')\n"
 )
 
 // Script is the RunFunc that knows the programs of the suite, and one more:
@@ -46,7 +50,7 @@ func Script(ctx context.Context, s *FakeSandbox, req *wire.Request, sink wire.Si
 		return res, nil
 	case programStdin:
 		return out.say(wire.Stdout, strings.ToUpper(*req.Stdin)+"\n").end(0, wire.OK), nil
-	case programMark:
+	case programMark, programMarkOwn:
 		answer := "new\n"
 		if s.Files["mark"] {
 			answer = "seen\n"

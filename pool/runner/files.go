@@ -19,6 +19,8 @@ const (
 	maxFiles   = 200
 	maxOmitted = 100
 	maxWalk    = 20000 // entries looked at
+	// Each entry is reached by walking down to it: deep trees cost their square.
+	maxDepth = 32 // folders
 )
 
 // mainFile is where the bootstrap puts the program; it is not an output.
@@ -48,6 +50,7 @@ func touched(dir *os.File) bool {
 
 // collect reads the files of a dead program from its working directory.
 func collect(dir *os.File, req *wire.Request, budget int64) ([]wire.File, []wire.OmittedFile, error) {
+	dir.Chmod(0o700) //nolint:errcheck // where it is ours, the program may have closed it; where not, it could not
 	// The directory may be in no mount table any more: it is reached by descriptor.
 	root, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()))
 	if err != nil {
@@ -87,6 +90,10 @@ func (c *collector) visit(name string, d fs.DirEntry, err error) error {
 		return fs.SkipAll
 	}
 	if d.IsDir() {
+		if strings.Count(name, "/") >= maxDepth {
+			c.omit(name, 0, fmt.Sprintf("folders are looked into %d deep", maxDepth))
+			return fs.SkipDir
+		}
 		if d.Name() == "__pycache__" {
 			return fs.SkipDir
 		}

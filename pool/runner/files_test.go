@@ -13,7 +13,7 @@ import (
 )
 
 // collectFrom collects from a directory that fill has filled.
-func collectFrom(t *testing.T, req *wire.Request, budget int64, fill func(dir string) error) ([]wire.File, map[string]string) {
+func collectFrom(t *testing.T, req *wire.Request, budget int64, fill func(dir string) error, mode ...os.FileMode) ([]wire.File, map[string]string) {
 	t.Helper()
 	path := t.TempDir()
 	if err := os.WriteFile(filepath.Join(path, mainFile), []byte(req.Code), 0o644); err != nil {
@@ -27,6 +27,11 @@ func collectFrom(t *testing.T, req *wire.Request, budget int64, fill func(dir st
 		t.Fatal(err)
 	}
 	defer dir.Close()
+	for _, m := range mode { // what the program made of the directory's own
+		if err := os.Chmod(path, m); err != nil {
+			t.Fatal(err)
+		}
+	}
 	files, omits, err := collect(dir, req, budget)
 	if err != nil {
 		t.Fatal(err)
@@ -131,4 +136,48 @@ func TestTouched(t *testing.T) {
 	f([]string{"main.py"}, false)
 	f([]string{"main.py", "out"}, true)
 	f([]string{"out"}, true)
+}
+
+// A deep tree is not walked to its end: each entry costs a walk down to it.
+func TestCollectLooksSoDeep(t *testing.T) {
+	const deepest = 200
+	files, omitted := collectFrom(t, &wire.Request{}, 1000, func(dir string) error {
+		if err := os.MkdirAll(filepath.Join(dir, strings.Repeat("d/", maxDepth)), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, strings.Repeat("d/", maxDepth)+"f"), []byte("x"), 0o644); err != nil {
+			return err
+		}
+		fd, err := syscall.Open(filepath.Join(dir, strings.Repeat("d/", maxDepth)), syscall.O_RDONLY, 0)
+		if err != nil {
+			return err
+		}
+		defer func() { syscall.Close(fd) }()
+		for range deepest {
+			if err := syscall.Mkdirat(fd, "d", 0o755); err != nil {
+				return err
+			}
+			below, err := syscall.Openat(fd, "d", syscall.O_RDONLY, 0)
+			if err != nil {
+				return err
+			}
+			syscall.Close(fd)
+			fd = below
+		}
+		return nil
+	})
+	at := strings.TrimSuffix(strings.Repeat("d/", maxDepth), "/")
+	if len(files) != 1 || files[0].Path != at+"/f" || !strings.Contains(omitted[at+"/d"], "32 deep") || len(omitted) != 1 {
+		t.Errorf("files %v, omitted %v", files, omitted)
+	}
+}
+
+// A program that owns its working directory may close it; its files come back.
+func TestCollectFromAClosedFolder(t *testing.T) {
+	files, _ := collectFrom(t, &wire.Request{}, 1000, func(dir string) error {
+		return os.WriteFile(filepath.Join(dir, "f"), []byte("x"), 0o644)
+	}, 0)
+	if len(files) != 1 {
+		t.Errorf("files %v", files)
+	}
 }

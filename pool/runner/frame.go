@@ -16,8 +16,13 @@ func writeFrame(w io.Writer, v any) error {
 	if err != nil {
 		return err
 	}
+	return writeBody(w, body)
+}
+
+// writeBody sends JSON that is made already.
+func writeBody(w io.Writer, body []byte) error {
 	frame := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))
-	_, err = w.Write(append(frame, body...))
+	_, err := w.Write(append(frame, body...))
 	return err
 }
 

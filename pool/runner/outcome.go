@@ -15,6 +15,7 @@ type record struct {
 	ExitCode int         `json:"exit_code"`
 	Result   *string     `json:"result"`
 	Errors   []exception `json:"errors"` // outermost first
+	call     *spoken     // of a tool call
 }
 
 // exception is what the bootstrap tells of an uncaught exception.

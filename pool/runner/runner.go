@@ -69,11 +69,7 @@ func (p *Process) Execute(ctx context.Context, req *wire.Request, limits wire.Li
 	r.capture(sink)
 	go r.readRecord()
 
-	timeout := req.Timeout()
-	if timeout == 0 {
-		timeout = limits.MaxRun
-	}
-	end, err := r.wait(ctx, timeout)
+	end, err := r.wait(ctx, bound(req, limits))
 	end.oomKills = r.OOMKills()
 	if err != nil {
 		return nil, err
@@ -86,6 +82,14 @@ func (p *Process) Execute(ctx context.Context, req *wire.Request, limits wire.Li
 	res.DurationMS = float64(took.Microseconds()) / 1000
 	res.Timing.RunMS = res.DurationMS
 	return res, nil
+}
+
+// bound is how long a run may take: without a timeout, the longest.
+func bound(req *wire.Request, limits wire.Limits) time.Duration {
+	if timeout := req.Timeout(); timeout > 0 {
+		return timeout
+	}
+	return limits.MaxRun
 }
 
 func (r *run) capture(sink wire.Sink) {

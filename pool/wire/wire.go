@@ -3,12 +3,18 @@
 // pool and the runner all speak these types, as JSON.
 package wire
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
-// Request is one run: a Python program and what it is given.
+// Request is one run: a Python program and what it is given, or a tool call.
 type Request struct {
 	// Code is the program's source, UTF-8.
 	Code string `json:"code"`
+	// Call is a tool call, for a sandbox that is a Copy, in place of Code: the
+	// frame that the copy is sent, without its nonce.
+	Call json.RawMessage `json:"call,omitempty"`
 	// TimeoutSeconds bounds the program's wall time. Zero means the longest
 	// that the limits allow.
 	TimeoutSeconds float64 `json:"timeout_seconds,omitempty"`
@@ -82,6 +88,10 @@ type Result struct {
 	// not None, else nil.
 	Value *string `json:"result"`
 
+	// Call is how a tool call ended, in the copy's own words: its last frame
+	// without kind and nonce. Nil when the copy ended without a word.
+	Call json.RawMessage `json:"call,omitempty"`
+
 	// ExitCode is 0-255, or 128+signal.
 	ExitCode int     `json:"exit_code"`
 	Outcome  Outcome `json:"outcome"`
@@ -123,17 +133,20 @@ type Timing struct {
 	RunMS   float64 `json:"run_ms"`   // in the sandbox
 }
 
-// Stream names one of a program's two outputs.
+// Stream names what a Sink is given: one of a program's two outputs, or the
+// items of a tool call.
 type Stream string
 
-// The two streams.
+// The streams.
 const (
 	Stdout Stream = "stdout"
 	Stderr Stream = "stderr"
+	// Item is what a generator yields: one whole JSON text a time.
+	Item Stream = "item"
 )
 
 // Sink receives a run's output while it is written, in order per stream, as
 // valid UTF-8. It is called from one goroutine at a time and must not block
 // for long; nil means that nobody listens. What a Sink was given stands in
-// the Result as well.
+// the Result as well, but for items.
 type Sink func(Stream, string)

@@ -59,11 +59,11 @@ func fetchDebian(ctx context.Context, packages []string, to string) ([]string, e
 	args := append([]string{"-o", "Dir::State::status=" + status, "-o", "Dir::Cache::archives=" + filepath.Join(to, "archives"),
 		"-o", "Debug::NoLocking=true", "-o", "APT::Sandbox::User=root",
 		"install", "-y", "-q", "--no-install-recommends", "--download-only"}, packages...)
-	if _, err := apt(ctx, "", args...); err != nil {
-		if _, err := apt(ctx, "", "update", "-q"); err != nil {
+	if err := apt(ctx, args...); err != nil {
+		if err := apt(ctx, "update", "-q"); err != nil {
 			return nil, err
 		}
-		if _, err := apt(ctx, "", args...); err != nil {
+		if err := apt(ctx, args...); err != nil {
 			return nil, err
 		}
 	}
@@ -112,6 +112,6 @@ func finishPrograms(ctx context.Context, root string) error {
 // compileAll compiles for an interpreter that finds root at /. The result
 // holds hashes of the sources, not times, which are not kept.
 func compileAll(ctx context.Context, root, dir string) error {
-	return run(ctx, "", "/usr/bin/python3.11", "-I", "-m", "compileall", "-q", "-j", "0",
+	return run(ctx, "/usr/bin/python3.11", "-I", "-m", "compileall", "-q", "-j", "0",
 		"--invalidation-mode", "unchecked-hash", "-s", root, "-p", "/", "-x", "lib2to3/tests|/test/bad", dir)
 }

@@ -173,12 +173,14 @@ func (m *maker) key(l layer, built []string) (string, error) {
 
 // pack makes a tar file that is the same whenever it is made of the same.
 func pack(ctx context.Context, root, file string) error {
-	return run(ctx, "", "tar", "--sort=name", "--mtime=@0", "--numeric-owner", "--format=pax",
+	return run(ctx, "tar", "--sort=name", "--mtime=@0", "--numeric-owner", "--format=pax",
 		"--pax-option=exthdr.name=%d/PaxHeaders/%f,delete=atime,delete=ctime", "-C", root, "-cf", file, ".")
 }
 
 // run runs a command and makes what it says the error.
-func run(ctx context.Context, dir string, args ...string) error {
+func run(ctx context.Context, args ...string) error { return runIn(ctx, "", args...) }
+
+func runIn(ctx context.Context, dir string, args ...string) error {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -35,11 +35,6 @@ func (m *maker) fill(ctx context.Context, l layer, built []string, root, scratch
 			return err
 		}
 	}
-	if l.source {
-		if err := m.muslPython(ctx, root, scratch); err != nil {
-			return err
-		}
-	}
 	if l.wheels != "" {
 		list := filepath.Join(m.bed.source, "test/cluster/images", l.wheels)
 		if err := unpackWheels(ctx, list, filepath.Join(root, "usr/local/lib/python3.11/dist-packages"), scratch); err != nil {

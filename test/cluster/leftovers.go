@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,10 +51,14 @@ func LookAround() (Surroundings, error) {
 	return around, nil
 }
 
+// changing is what the machine counts down by itself.
+var changing = regexp.MustCompile(`\b(expires|valid_lft|preferred_lft) \S+`)
+
 func lines(out []byte) []string {
 	var found []string
 	for line := range strings.Lines(string(out)) {
-		if line = strings.Join(strings.Fields(line), " "); line != "" {
+		line = strings.Join(strings.Fields(changing.ReplaceAllString(line, "")), " ")
+		if line != "" {
 			found = append(found, line)
 		}
 	}

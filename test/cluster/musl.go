@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -42,7 +43,7 @@ func (m *maker) muslPython(ctx context.Context, root, scratch string) error {
 		dir  string
 		args []string
 	}{
-		{zlib, []string{"env", "CC=musl-gcc", "./configure", "--static", "--prefix=" + prefix}},
+		{zlib, []string{"env", "CC=musl-gcc", "CFLAGS=-O2 -fPIC", "./configure", "--static", "--prefix=" + prefix}},
 		{zlib, []string{"make", "-s", "install"}},
 		// Another folder for headers than /usr/include, which are the machine's
 		// and not musl's, and would be looked for there.
@@ -52,7 +53,7 @@ func (m *maker) muslPython(ctx context.Context, root, scratch string) error {
 		{python, []string{"make", "-s", "-j2"}},
 		{python, []string{"make", "-s", "install", "DESTDIR=" + root}},
 	} {
-		if err := run(ctx, step.dir, step.args...); err != nil {
+		if err := runIn(ctx, step.dir, step.args...); err != nil {
 			return err
 		}
 	}
@@ -73,11 +74,11 @@ func fetchSources(ctx context.Context, to string, packages ...string) error {
 	}
 	own := []string{"-o", "Dir::Etc::SourceList=/dev/null", "-o", "Dir::Etc::SourceParts=" + parts, "-o", "Dir::State::Lists=" + lists,
 		"-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=", "-o", "APT::Sandbox::User=root"}
-	if _, err := apt(ctx, "", append(own, "update", "-q")...); err != nil {
+	if err := apt(ctx, append(own, "update", "-q")...); err != nil {
 		return err
 	}
-	_, err := apt(ctx, to, append(append(own, "source", "-q", "--download-only"), packages...)...)
-	return err
+	source := slices.Concat([]string{"apt-get"}, own, []string{"source", "-q", "--download-only", "--tar-only"}, packages)
+	return runIn(ctx, to, source...)
 }
 
 // copySources copies the sources of Debian itself, in either of the two forms
@@ -127,7 +128,7 @@ func unpackSource(ctx context.Context, dir, pattern string) (string, error) {
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return "", err
 	}
-	return to, run(ctx, "", "tar", "-C", to, "--strip-components=1", "-xf", files[0])
+	return to, run(ctx, "tar", "-C", to, "--strip-components=1", "-xf", files[0])
 }
 
 func removePattern(dir string, patterns ...string) error {

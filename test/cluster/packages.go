@@ -32,15 +32,14 @@ func (b *Bed) installPackages(ctx context.Context) error {
 
 func install(ctx context.Context, packages []string) error {
 	args := append([]string{"install", "-y", "-q", "--no-install-recommends"}, packages...)
-	if _, err := apt(ctx, "", args...); err == nil {
+	if err := apt(ctx, args...); err == nil {
 		return nil
 	}
 	// The lists of packages may be old, or there may be none yet.
-	if _, err := apt(ctx, "", "update", "-q"); err != nil {
+	if err := apt(ctx, "update", "-q"); err != nil {
 		return err
 	}
-	_, err := apt(ctx, "", args...)
-	return err
+	return apt(ctx, args...)
 }
 
 func missingPackages(ctx context.Context, wanted ...string) []string {
@@ -61,16 +60,14 @@ func missingPackages(ctx context.Context, wanted ...string) []string {
 	return missing
 }
 
-// apt runs apt-get in a folder, and waits for another that holds its lock.
-func apt(ctx context.Context, dir string, args ...string) ([]byte, error) {
+// apt runs apt-get, and waits for another that holds its lock.
+func apt(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, "apt-get", append([]string{"-o", "DPkg::Lock::Timeout=300"}, args...)...)
-	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C.UTF-8")
 	var problems strings.Builder
 	cmd.Stderr = &problems
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("cannot run apt-get %q: %w: %s", args, err, lastLines([]byte(problems.String()), 5))
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("cannot run apt-get %q: %w: %s", args, err, lastLines([]byte(problems.String()), 5))
 	}
-	return out, nil
+	return nil
 }

@@ -17,11 +17,11 @@ var pipFlags = []string{"--disable-pip-version-check", "--no-compile", "--only-b
 // only lent: pip comes from a virtual environment that is thrown away.
 func unpackWheels(ctx context.Context, list, to, scratch string) error {
 	venv := filepath.Join(scratch, "venv")
-	if err := run(ctx, "", "/usr/bin/python3.11", "-m", "venv", venv); err != nil {
+	if err := run(ctx, "/usr/bin/python3.11", "-m", "venv", venv); err != nil {
 		return err
 	}
 	install := slices.Concat([]string{filepath.Join(venv, "bin", "pip"), "install", "-q"}, pipFlags, []string{"--target", to, "-r", list})
-	if err := run(ctx, "", install...); err != nil {
+	if err := run(ctx, install...); err != nil {
 		return err
 	}
 	if err := removeTests(to); err != nil {

@@ -1,9 +1,7 @@
 package load
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"time"
 )
 
@@ -22,7 +20,7 @@ func measureBurst(ctx context.Context, e *Env, sheet *Sheet) error {
 			add("fastest", "ms", milliseconds(quantile(t.times, 0)))
 			add("median", "ms", milliseconds(quantile(t.times, 0.5)))
 			add("slowest", "ms", milliseconds(quantile(t.times, 1)))
-			add("started out of order", "", float64(outOfOrder(started, 5*time.Millisecond)))
+			add("places that a caller lost, at most", "", float64(placesLost(started)))
 			return t.err()
 		})
 	}, "--python", e.Python, "--target", "3")
@@ -47,14 +45,17 @@ func burst(s *Service, n int, apart time.Duration, started []time.Duration) (*ta
 	})
 }
 
-// outOfOrder counts the callers that started before one that had asked
-// earlier, by more than slack: what asking and telling the time may blur.
-func outOfOrder(started []time.Duration, slack time.Duration) int {
-	n := 0
+// placesLost is the most places by which any caller started later than it asked.
+func placesLost(started []time.Duration) int {
+	most := 0
 	for i, at := range started {
-		if i > 0 && at+slack < slices.MaxFunc(started[:i], cmp.Compare[time.Duration]) {
-			n++
+		place := 0
+		for _, other := range started {
+			if other < at {
+				place++
+			}
 		}
+		most = max(most, place-i)
 	}
-	return n
+	return most
 }

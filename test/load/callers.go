@@ -90,9 +90,11 @@ func openLoop(addr string, s snippet, rate int, length time.Duration) (*tally, e
 	})
 }
 
-// closedLoop has n callers that each send the next request when the last is answered.
+// closedLoop has n callers that each send the next request when the last is
+// answered; each sends one at least.
 func closedLoop(addr string, s snippet, n int, length time.Duration) (*tally, error) {
 	return callers(addr, s, n, func(_ int, c *client, req []byte, t *tally, start time.Time) {
+		t.one(c, req, s, time.Now())
 		for end := start.Add(length); time.Now().Before(end) && len(t.errs) < 100; {
 			t.one(c, req, s, time.Now())
 		}
@@ -118,7 +120,7 @@ func callers(addr string, s snippet, n int, f func(i int, c *client, req []byte,
 		wg.Go(func() {
 			// The thread is not given back: its timer slack is its own.
 			runtime.LockOSThread()
-			unix.Prctl(unix.PR_SET_TIMERSLACK, 1000, 0, 0, 0)
+			_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1000, 0, 0, 0)
 			sleepUntil(start)
 			t := newTally()
 			f(i, c, req, t, start)
@@ -138,7 +140,7 @@ func sleepUntil(t time.Time) {
 	const spin = 30 * time.Microsecond
 	for left := time.Until(t) - spin; left > 0; left = time.Until(t) - spin {
 		ts := unix.NsecToTimespec(int64(left))
-		unix.Nanosleep(&ts, nil)
+		_ = unix.Nanosleep(&ts, nil)
 	}
 	for time.Now().Before(t) {
 	}

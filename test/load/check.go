@@ -28,7 +28,8 @@ var Bounds = []Bound{
 	{PartData, "pandas snippet over HTTP, p50", true, 10},
 	{PartBurst, "answered of 30", false, 30},
 	{PartBurst, "slowest", true, 1000},
-	{PartBurst, "started out of order", true, 0},
+	// Several sandboxes are made at once, and which is ready first is chance.
+	{PartBurst, "places that a caller lost, at most", true, 8},
 	{PartOutput, "growth of the service while 1 GiB was written", true, 10},
 	{PartStart, "start to the first answer", true, 2000},
 	{PartSoak, "runs that failed", true, 0},

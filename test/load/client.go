@@ -3,7 +3,9 @@ package load
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"syscall"
@@ -31,16 +33,22 @@ func dial(addr string) (*client, error) {
 	}
 	to := &syscall.SockaddrInet4{Port: tcp.Port, Addr: [4]byte(tcp.IP.To4())}
 	if err := syscall.Connect(fd, to); err != nil {
-		syscall.Close(fd)
+		_ = syscall.Close(fd)
 		return nil, fmt.Errorf("cannot connect to the service: %w", err)
 	}
-	syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1)
 	timeout := syscall.NsecToTimeval(int64(2 * time.Minute))
-	syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &timeout)
+	err = errors.Join(
+		syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1),
+		syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &timeout),
+	)
+	if err != nil {
+		_ = syscall.Close(fd)
+		return nil, fmt.Errorf("cannot set up a socket: %w", err)
+	}
 	return &client{fd: fd, addr: addr, buf: make([]byte, 0, 64<<10)}, nil
 }
 
-func (c *client) close() { syscall.Close(c.fd) }
+func (c *client) close() { _ = syscall.Close(c.fd) }
 
 // request is a POST of a program, ready to be written.
 func request(addr, code string) []byte {
@@ -74,8 +82,11 @@ func (c *client) do(request []byte) ([]byte, error) {
 		if err == syscall.EINTR {
 			continue
 		}
-		if err != nil || n == 0 {
-			return nil, fmt.Errorf("cannot read an answer: the connection ended: %v", err)
+		if err == nil && n == 0 {
+			err = io.EOF
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot read an answer: %w", err)
 		}
 		c.buf = c.buf[:len(c.buf)+n]
 	}

@@ -78,7 +78,7 @@ func measureClosed(ctx context.Context, e *Env, sheet *Sheet) error {
 	return e.withService(ctx, func(s *Service) error {
 		return e.eachRound(ctx, func() error {
 			add := func(name, unit string, v float64) { sheet.Add(PartClosed, name, unit, v) }
-			a1, b1, c1 := s.cpu()
+			service, below := s.cpu()
 			t, err := closedLoop(s.Addr, printOne, callers, e.Length)
 			if err != nil {
 				return err
@@ -86,15 +86,14 @@ func measureClosed(ctx context.Context, e *Env, sheet *Sheet) error {
 			if err := settle(ctx, 300*time.Millisecond); err != nil { // the last are taken apart
 				return err
 			}
-			a2, b2, c2 := s.cpu()
+			serviceAfter, belowAfter := s.cpu()
 			add("fresh sandboxes", "runs/s", t.rate())
 			addLatency(sheet, PartClosed, "print(1) over HTTP", t.times)
 			add("errors", "", float64(len(t.errs)))
 			add("sandboxes used twice", "", float64(t.twice()))
 			runs := time.Duration(max(1, len(t.times)))
-			add("CPU a run: the service", "ms", milliseconds((a2-a1)/runs))
-			add("CPU a run: the zygotes", "ms", milliseconds((b2-b1)/runs))
-			add("CPU a run: the sandboxes", "ms", milliseconds((c2-c1)/runs))
+			add("CPU a run: the service", "ms", milliseconds((serviceAfter-service)/runs))
+			add("CPU a run: zygotes and sandboxes", "ms", milliseconds((belowAfter-below)/runs))
 
 			plain, err := e.plainPython().closedLoop(ctx, callers, e.Length)
 			if err != nil {
@@ -115,7 +114,7 @@ func measureGrowth(ctx context.Context, e *Env, sheet *Sheet) error {
 				if err != nil {
 					return err
 				}
-				name := fmt.Sprintf("%d callers", callers)
+				name := fmt.Sprintf("callers: %d", callers)
 				sheet.Add(PartGrowth, name, "runs/s", t.rate())
 				addLatency(sheet, PartGrowth, name, t.times)
 				sheet.Add(PartGrowth, name+", errors", "", float64(len(t.errs)))

@@ -1,22 +1,18 @@
-# Included by the Makefile at the root.
+# Measurements. Included by the Makefile at the root.
 LOAD_FLAGS ?=
 BENCH_FLAGS ?= -benchtime 2s -count 3
 
-.PHONY: bench soak load-check bubblewrap
+.PHONY: bench load-check soak bubblewrap
 
-## bench: benchmarks, then the measurements of docs/performance.md
-bench: bubblewrap
-	go test -run '^$$' -bench . $(BENCH_FLAGS) ./pool/...
-	go run ./test/load/cmd $(LOAD_FLAGS)
+bench: bubblewrap ## benchmarks, then the measurements of docs/performance.md (LOAD_FLAGS="-parts open,closed")
+	$(GO) test -run '^$$' -bench . $(BENCH_FLAGS) ./pool/...
+	$(GO) run ./test/load/cmd $(LOAD_FLAGS)
 
-## load-check: the measurements, failing where a promise is not kept; wants a machine that does nothing else
-load-check: bubblewrap
-	go run ./test/load/cmd -check $(LOAD_FLAGS)
+load-check: bubblewrap ## the measurements, failing where a promise is not kept; wants an idle machine
+	$(GO) run ./test/load/cmd -check $(LOAD_FLAGS)
 
-## soak: 2,000 programs with numpy, pandas and threads; nothing may fail or leak
-soak:
-	go run ./test/load/cmd -parts soak -rounds 1 -check $(LOAD_FLAGS)
+soak: ## 2,000 programs with numpy, pandas and threads: none may fail, nothing may leak
+	$(GO) run ./test/load/cmd -parts soak -rounds 1 -check $(LOAD_FLAGS)
 
-# The baseline that is not Python itself; from Debian.
-bubblewrap:
+bubblewrap: # a baseline, from Debian
 	@command -v bwrap >/dev/null || (apt-get update -q && apt-get install -y -q --no-install-recommends bubblewrap)

@@ -32,7 +32,7 @@ type Machine struct {
 func describeMachine(ctx context.Context, e *Env) Machine {
 	m := Machine{
 		CPU: cpuModel(), Cores: runtime.NumCPU(), Go: runtime.Version(), LoadBefore: loadAverage(),
-		Python: said(ctx, e.Python, "--version"), Bubblewrap: said(ctx, "bwrap", "--version"),
+		Python: fmt.Sprintf("%s (%s)", said(ctx, e.Python, "--version"), e.Python), Bubblewrap: said(ctx, "bwrap", "--version"),
 		Service: said(ctx, e.Binary, "version"), Taken: time.Now().UTC().Truncate(time.Second),
 	}
 	var name unix.Utsname

@@ -21,12 +21,12 @@ func (e *Env) memoryPerSandbox(ctx context.Context, sheet *Sheet, suffix, python
 	const few, many = 3, 23
 	return e.eachRound(ctx, func() error {
 		at := func(target int) (service, below, charged int64, err error) {
-			err = e.withService(ctx, func(s *Service) error {
+			err = e.withIdleService(ctx, func(s *Service) error {
 				if err := settle(ctx, 2*time.Second); err != nil {
 					return err
 				}
 				service, below = s.pssOf()
-				use := s.cgroupUse()
+				use := s.cgroups()
 				if len(use) > 0 && len(use) != target {
 					return fmt.Errorf("%d sandboxes are there, not %d", len(use), target)
 				}

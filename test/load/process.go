@@ -57,20 +57,20 @@ func (s *Service) tree() [3][]process {
 	return t
 }
 
-// cpu is the CPU time used so far by the service with its zygotes, and by
-// everything that its zygotes have reaped. Work of kernel threads on its
-// behalf, the taking apart of namespaces mostly, is not in it.
-func (s *Service) cpu() (service, zygotes, sandboxes time.Duration) {
+// cpu is the CPU time used so far by the service itself, and by its zygotes with
+// all that they have reaped. Work of kernel threads on its behalf, the taking
+// apart of namespaces mostly, is not in it.
+func (s *Service) cpu() (service, below time.Duration) {
 	t := s.tree()
 	tick := time.Second / ticksPerSecond
 	for _, p := range t[0] {
 		service += time.Duration(p.own) * tick
+		below += time.Duration(p.reaped) * tick // zygotes that were worn out
 	}
 	for _, p := range t[1] {
-		zygotes += time.Duration(p.own) * tick
-		sandboxes += time.Duration(p.reaped) * tick
+		below += time.Duration(p.own+p.reaped) * tick
 	}
-	return service, zygotes, sandboxes
+	return service, below
 }
 
 // pss is the proportional memory of a process in bytes: pages shared by n
@@ -119,29 +119,26 @@ func (s *Service) descriptors() int {
 	return len(entries)
 }
 
-// cgroupUse is the memory that the kernel has charged to the service's
-// sandboxes, page tables and files included, one value a sandbox in bytes.
-func (s *Service) cgroupUse() []int64 {
+// cgroups is the memory that the kernel has charged to each of the service's
+// sandboxes, page tables and files included, in bytes. Cgroups without a
+// process, which the service keeps for later, are not in it.
+func (s *Service) cgroups() []int64 {
+	mine := fmt.Sprintf("code-sandbox-%d-", s.PID)
 	var use []int64
-	for _, pattern := range []string{"/sys/fs/cgroup/memory", "/sys/fs/cgroup"} {
-		filepath.WalkDir(pattern, func(path string, d os.DirEntry, err error) error {
-			if err != nil || !d.IsDir() {
-				return nil
-			}
-			if !strings.HasPrefix(filepath.Base(filepath.Dir(path)), fmt.Sprintf("code-sandbox-%d-", s.PID)) {
-				return nil
-			}
-			for _, name := range []string{"memory.usage_in_bytes", "memory.current"} {
-				if b, err := os.ReadFile(filepath.Join(path, name)); err == nil {
-					n, _ := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
-					use = append(use, n)
-				}
-			}
-			return filepath.SkipDir
-		})
-		if len(use) > 0 {
-			break
+	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.IsDir() || !strings.HasPrefix(filepath.Base(filepath.Dir(path)), mine) {
+			return nil
 		}
-	}
+		if b, err := os.ReadFile(filepath.Join(path, "cgroup.procs")); err != nil || len(b) == 0 {
+			return filepath.SkipDir
+		}
+		for _, name := range []string{"memory.usage_in_bytes", "memory.current"} {
+			if b, err := os.ReadFile(filepath.Join(path, name)); err == nil {
+				n, _ := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+				use = append(use, n)
+			}
+		}
+		return filepath.SkipDir
+	})
 	return use
 }

@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -67,33 +68,43 @@ func Titles(flags []string) ([]string, error) {
 	return titles, nil
 }
 
-// Measure takes the figures of the parts with the given titles.
+// Measure takes the figures of the parts with the given titles. The sheet holds
+// what was measured, whatever the error says could not be.
 func Measure(ctx context.Context, e *Env, titles []string) (*Sheet, error) {
 	s := &Sheet{Machine: describeMachine(ctx, e)}
+	var errs []error
 	for _, p := range parts {
 		if !contains(titles, p.Title) {
 			continue
 		}
 		e.Logf("measuring %s", p.Title)
 		if err := p.measure(ctx, e, s); err != nil {
-			return s, fmt.Errorf("cannot measure %s: %w", p.Title, err)
+			errs = append(errs, fmt.Errorf("cannot measure %s: %w", p.Title, err))
 		}
 	}
 	s.Machine.LoadAfter = loadAverage()
-	return s, nil
+	return s, errors.Join(errs...)
 }
 
-// withService starts a service for f, and stops it. The first seconds of a
-// service, in which pages and caches fill, are not measured.
+// withService starts a service for f, and stops it. The first second of load,
+// in which pages and caches fill, is not measured.
 func (e *Env) withService(ctx context.Context, f func(*Service) error, args ...string) error {
+	return e.withIdleService(ctx, func(s *Service) error {
+		if _, err := openLoop(s.Addr, printOne, 100, time.Second); err != nil {
+			return err
+		}
+		return f(s)
+	}, args...)
+}
+
+// withIdleService gives f a service that has served nobody yet, so that it
+// keeps no more sandboxes warm than its target.
+func (e *Env) withIdleService(ctx context.Context, f func(*Service) error, args ...string) error {
 	s, err := StartService(ctx, e.Binary, args...)
 	if err != nil {
 		return err
 	}
-	_, err = openLoop(s.Addr, printOne, 100, time.Second)
-	if err == nil {
-		err = f(s)
-	}
+	err = f(s)
 	if stopErr := s.Stop(); err == nil {
 		err = stopErr
 	}

@@ -56,11 +56,11 @@ func StartService(ctx context.Context, binary string, args ...string) (*Service,
 	case s.Addr = <-said:
 		return s, nil
 	case err := <-s.ended:
-		return nil, fmt.Errorf("the service ended before it was ready: %v: %s", err, s.said())
+		return nil, fmt.Errorf("the service ended before it was ready: %w: %s", err, s.said())
 	case <-ctx.Done():
 	case <-time.After(2 * time.Minute):
 	}
-	cmd.Process.Kill()
+	_ = cmd.Process.Kill()
 	return nil, errors.New("the service was not ready in time: " + s.said())
 }
 
@@ -71,14 +71,14 @@ func (s *Service) said() string {
 		return ""
 	}
 	b := make([]byte, min(end, 2000))
-	s.stderr.ReadAt(b, end-int64(len(b)))
-	return string(b)
+	n, _ := s.stderr.ReadAt(b, end-int64(len(b)))
+	return string(b[:n])
 }
 
 // Stop ends the service the way an operator does, and says what it complained of.
 func (s *Service) Stop() error {
 	defer s.stderr.Close()
-	s.cmd.Process.Signal(syscall.SIGTERM)
+	_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case err := <-s.ended:
 		if err != nil {
@@ -86,7 +86,7 @@ func (s *Service) Stop() error {
 		}
 		return nil
 	case <-time.After(time.Minute):
-		s.cmd.Process.Kill()
+		_ = s.cmd.Process.Kill()
 		return errors.New("the service did not stop within a minute of SIGTERM")
 	}
 }

@@ -26,16 +26,16 @@ type holding struct {
 	memory                          int64
 }
 
-// holds waits until the number of sandboxes has come to rest.
+// holds counts once the sandboxes are all warm again.
 func (s *Service) holds(ctx context.Context) (holding, error) {
-	// Warm sandboxes above the target go one every ten seconds.
+	// The last are taken apart, and made anew.
 	if err := settle(ctx, 5*time.Second); err != nil {
 		return holding{}, err
 	}
 	t := s.tree()
 	service, _ := s.pssOf()
 	return holding{
-		processes: len(t[1]) + len(t[2]), descriptors: s.descriptors(), cgroups: len(s.cgroupUse()), memory: service,
+		processes: len(t[1]) + len(t[2]), descriptors: s.descriptors(), cgroups: len(s.cgroups()), memory: service,
 	}, nil
 }
 
@@ -76,7 +76,7 @@ func measureSoak(ctx context.Context, e *Env, sheet *Sheet) error {
 			e.Logf("a run failed: %v", err)
 		}
 		return nil
-	}, "--python", e.Data, "--target", "6", "--max", "8")
+	}, "--python", e.Data, "--target", "8", "--max", "8")
 }
 
 // soak runs n programs, taking turns, with four callers.

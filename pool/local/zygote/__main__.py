@@ -14,6 +14,7 @@ service talks to it over descriptor 3, a SOCK_SEQPACKET socket:
 It is process 1 of its own pid namespace: when it ends, all its sandboxes do.
 """
 
+import _signal  # signal wraps its functions in enumerations, which each fork would pay for
 import array
 import base64
 import gc
@@ -30,12 +31,14 @@ import linux
 import root
 import sandbox
 
-CHANNEL = 3
+CHANNEL, PROGRAM = 3, 4  # the latter is this zip file
 MAX_CONFIG = 1 << 20
 MSG_CMSG_CLOEXEC = 0x40000000
 INIT = "/init"
+OOM_SCORE = 500  # of 1000
 BOOTSTRAP = "/bootstrap.pyc"
-CHILD = {signal.SIGCHLD}
+SIGCHLD, SIG_BLOCK, SIG_UNBLOCK = int(signal.SIGCHLD), int(signal.SIG_BLOCK), int(signal.SIG_UNBLOCK)
+CHILD = (SIGCHLD,)
 
 
 class Zygote:
@@ -52,14 +55,17 @@ class Zygote:
     def prepare(self):
         """Imports, then builds the root: modules come from outside of it."""
         bootstrap.furnish()
+        end_first()
         sys.path[:] = self.config["sys_path"]
         for module in self.config["preload"]:
             importlib.import_module(module)
         self.config["programs"] = {INIT: base64.b64decode(self.config["init"])}
         if self.config["fresh_interpreter"]:
             self.config["programs"][BOOTSTRAP] = compiled_bootstrap()
-            self.config["bootstrap"] = BOOTSTRAP
+            argv = [self.config["python"], "-I", "-S", "-B", BOOTSTRAP, self.config["start"]]
+            self.config["exec"] = {"argv": argv, "env": None}
         root.build(self.config)
+        sandbox.bound_cores(self.layers)
         self.config["proc"] = self.can_mount_proc()
 
     def can_mount_proc(self):
@@ -98,7 +104,7 @@ class Zygote:
         if "pids" in self.layers:
             linux.unshare(linux.NEWPID)  # for the children to come; not for us
         # An exit is told after the birth: no child is reaped until then.
-        signal.pthread_sigmask(signal.SIG_BLOCK, CHILD)
+        _signal.pthread_sigmask(SIG_BLOCK, CHILD)
         try:
             init = self.start_init()
             pid = os.fork()
@@ -107,7 +113,7 @@ class Zygote:
             self.running[pid] = name
             self.announce(name, init, pid)
         finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, CHILD)
+            _signal.pthread_sigmask(SIG_UNBLOCK, CHILD)
             if "pids" in self.layers:
                 linux.enter_namespace(self.pid_namespace, linux.NEWPID)
 
@@ -125,8 +131,8 @@ class Zygote:
     def become_sandbox(self, fds):
         control = fds[0]
         try:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, CHILD)
+            _signal.signal(SIGCHLD, _signal.SIG_DFL)
+            _signal.pthread_sigmask(SIG_UNBLOCK, CHILD)
             sandbox.enter(self.config, self.filter, control, fds[1], fds[2], fds[3:])
         except BaseException as e:
             # Before _descriptors has run control is fds[0], afterwards CONTROL; only one is a socket.
@@ -162,7 +168,37 @@ def compiled_bootstrap():
     return importlib.util.MAGIC_NUMBER + struct.pack("<III", 0, 0, 0) + marshal.dumps(code)
 
 
+def own_descriptors():
+    """Keeps our two from process 1 of each sandbox, and lets go of any that are not ours.
+
+    Whoever started the service may have left it some.
+    """
+    for name in os.listdir("/proc/self/fd"):
+        fd = int(name)
+        try:
+            if fd > PROGRAM:
+                os.close(fd)
+            elif fd >= CHANNEL:
+                os.set_inheritable(fd, False)
+        except OSError:
+            pass  # the one that listed them
+
+
+def end_first():
+    """Has the kernel end sandboxes before others when the machine runs out of memory.
+
+    They would inherit the service's own score, which may keep it from being
+    ended at all, and with it the way back to that score.
+    """
+    with open("/proc/self/oom_score_adj", "r+") as f:
+        if int(f.read()) < OOM_SCORE:
+            f.seek(0)
+            f.write(str(OOM_SCORE))
+
+
 def main():
+    os.environ.pop("LD_BIND_NOW", None)  # for this process, not for programs
+    own_descriptors()
     channel = socket.socket(fileno=CHANNEL)
     config = json.loads(channel.recv(MAX_CONFIG))
     try:

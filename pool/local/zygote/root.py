@@ -11,12 +11,16 @@ import linux
 DEVICES = ("null", "zero", "full", "random", "urandom")
 LINKS = {"/dev/fd": "/proc/self/fd", "/dev/stdin": "/proc/self/fd/0", "/dev/stdout": "/proc/self/fd/1",
          "/dev/stderr": "/proc/self/fd/2", "/var/tmp": "/tmp"}
-FOLDERS = ("/dev/shm", "/etc", "/proc", "/run", "/scratch", "/sys", "/tmp", "/var", "/work")
+MASKED_FILE, MASKED_FOLDER, SHOWN = "/masked/file", "/masked/folder", "/shown"
+FOLDERS = (MASKED_FOLDER, SHOWN, "/dev/shm", "/etc", "/proc", "/run", "/scratch", "/sys", "/tmp", "/var", "/work")
 PASSWD = "root:x:0:0::/:/bin/false\nsandbox:x:1000:1000::/tmp:/bin/sh\n"
 GROUP = "root:x:0:\nsandbox:x:1000:\n"
 HOSTS = "127.0.0.1 localhost sandbox\n::1 localhost\n"
 # One try, one second: the relay always answers, so waiting longer never helps.
 RESOLV = "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"
+
+# What each sandbox mounts anew: paths below are shown there once more.
+COVERED = ("/tmp/", "/work/", "/dev/shm/")
 
 # Where the new root may be put together: a folder that hides nothing needed.
 MOUNT_POINTS = ("/mnt", "/media", "/srv", "/opt", "/boot", "/tmp", "/var", "/home")
@@ -29,18 +33,23 @@ def build(config):
     linux.mount("tmpfs", new, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "size=4m,nr_inodes=4096,mode=755")
     for folder in FOLDERS:
         os.makedirs(new + folder, 0o755, exist_ok=True)
+    config["late"] = []
+    attributes = linux.ATTR_NOSUID | linux.ATTR_NODEV
+    if "readonly" not in config["without"]:
+        attributes |= linux.ATTR_RDONLY
     for path in config["paths"]:
-        _show(path, new)
+        _show(path, _place(path, config), new, attributes)
+    _mask_all(new, config)
     for device in DEVICES:
         _bind("/dev/" + device, new + "/dev/" + device)
-    for link, target in LINKS.items():
-        os.symlink(target, new + link)
+    for link, target in dict(LINKS, **config["links"]).items():
+        _link(target, _place(link, config), new)
     _write_files(new, config)
     # An unprivileged user may mount a fresh /proc only beside an uncovered one.
     if config["unprivileged"]:
         linux.mount("/proc", new + "/proc", None, linux.MS_BIND | linux.MS_REC)
     linux.enter_root(new)
-    linux.restrict_mount("/", linux.ATTR_RDONLY | linux.ATTR_NOSUID | linux.ATTR_NODEV, recursive=False)
+    linux.restrict_mount("/", attributes, recursive=False)
 
 
 def _mount_point(paths):
@@ -51,14 +60,54 @@ def _mount_point(paths):
     raise OSError("none of the folders %s is free to build the sandbox root in" % ", ".join(MOUNT_POINTS))
 
 
-def _show(path, new):
-    """Shows path read-only in the new root; a link stays the link it is."""
+def _place(path, config):
+    """Where the new root has path: elsewhere when each sandbox covers it."""
+    if not path.startswith(COVERED):
+        return path
+    place = "%s/%d" % (SHOWN, len(config["late"]))
+    config["late"].append((place, path))
+    return place
+
+
+def _show(path, place, new, attributes):
+    """Shows path in the new root, restricted; a link stays the link it is."""
     if os.path.islink(path):
-        os.makedirs(os.path.dirname(new + path), 0o755, exist_ok=True)
-        os.symlink(os.readlink(path), new + path)
+        _link(os.readlink(path), place, new)
     elif os.path.exists(path):
-        _bind(path, new + path)
-        linux.restrict_mount(new + path, linux.ATTR_RDONLY | linux.ATTR_NOSUID | linux.ATTR_NODEV)
+        _bind(path, new + place)
+        linux.restrict_mount(new + place, attributes)
+
+
+def _link(target, place, new):
+    """Makes a link, unless the new root has something of that name."""
+    if not os.path.lexists(new + place):
+        os.makedirs(os.path.dirname(new + place), 0o755, exist_ok=True)
+        os.symlink(target, new + place)
+
+
+def reveal(source, target):
+    """Shows what _place put elsewhere, in a sandbox whose own mounts stand."""
+    if os.path.islink(source):
+        if not os.path.lexists(target):
+            os.makedirs(os.path.dirname(target), 0o755, exist_ok=True)
+            os.symlink(os.readlink(source), target)
+    elif os.path.exists(source):
+        _bind(source, target)
+
+
+def _mask_all(new, config):
+    """Puts an empty file or folder over each path of config["masks"] that shows."""
+    with open(new + MASKED_FILE, "w"):
+        pass
+    for path in config["masks"]:
+        place = path
+        for hidden, shown in config["late"]:
+            if path == shown or path.startswith(shown + "/"):
+                place = hidden + path[len(shown):]
+        if os.path.lexists(new + place) and not os.path.islink(new + place):
+            empty = MASKED_FOLDER if os.path.isdir(new + place) else MASKED_FILE
+            linux.mount(new + empty, new + place, None, linux.MS_BIND)
+            linux.restrict_mount(new + place, linux.ATTR_RDONLY | linux.ATTR_NOSUID | linux.ATTR_NODEV)
 
 
 def _bind(source, target):

@@ -5,13 +5,14 @@ and the filter of system calls comes last. Steps named in config["without"] are
 left out, so that tests can show what each of them stops.
 """
 
+import _socket  # without the Python layer of socket, which each fork would pay for
 import array
 import os
 import resource
-import socket
 
 import bootstrap
 import linux
+import root
 
 UID = 1000  # inside its own user namespace
 CONTROL = 3
@@ -35,13 +36,22 @@ def enter(config, seccomp_filter, control, out, err, cgroups):
     _files(config, layers)
     _hand_over(control, _network(config, layers))
     _descriptors(control, out, err)
+    _give_way(config["nice"])
     _user(config, layers)
     _limits(config, layers)
     _lock(layers, seccomp_filter)
-    if config["fresh_interpreter"]:
-        os.set_inheritable(CONTROL, True)
-        os.execve(config["python"], [config["python"], "-I", "-S", "-B", config["bootstrap"], config["start"]], os.environ)
+    if config["exec"]:
+        _execute(config["exec"])
     bootstrap.serve(CONTROL)
+
+
+def _execute(program):
+    """Becomes another interpreter, which finds the control socket under the
+    descriptors 3 and 4."""
+    os.dup2(CONTROL, CONTROL + 1)
+    os.set_inheritable(CONTROL, True)
+    env = os.environ if program["env"] is None else program["env"]
+    os.execve(program["argv"][0], program["argv"], env)
 
 
 def _namespaces(layers):
@@ -67,6 +77,8 @@ def _files(config, layers):
         os.chmod("/scratch/" + name, mode)
         linux.mount("/scratch/" + name, target, None, linux.MS_BIND)
     linux.unmount("/scratch")
+    for source, target in config["late"]:
+        root.reveal(source, target)
     if config["proc"]:
         mount_proc()
 
@@ -79,7 +91,7 @@ def _network(config, layers):
     """Brings up the loopback device, the only one; returns the DNS socket if any."""
     if "network" not in layers:
         return None
-    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
     linux.loopback_up(sock)
     if config["dns"] == "relay":
         sock.bind(("127.0.0.1", 53))
@@ -91,8 +103,9 @@ def _hand_over(control, dns):
     fds = [os.open("/work", os.O_RDONLY | os.O_DIRECTORY)]
     if dns is not None:
         fds.append(dns.fileno())
-    with socket.socket(fileno=os.dup(control)) as channel:
-        channel.sendmsg([b"F"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+    channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, control)
+    channel.sendmsg([b"F"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", fds))])
+    channel.detach()  # the descriptor stays open
     if dns is not None:
         dns.close()
     os.close(fds[0])
@@ -108,6 +121,21 @@ def _descriptors(control, out, err):
         os.dup2(fd, target, inheritable=target < CONTROL)
     os.closerange(CONTROL + 1, 4096)
     os.chdir("/work")
+
+
+def _give_way(nice):
+    """Lets the service and its neighbours go first.
+
+    A session of its own may be a scheduling group of its own, and then it is the
+    group that must be nice. That is refused to an unprivileged user now and then.
+    """
+    os.nice(nice)
+    try:
+        fd = os.open("/proc/self/autogroup", os.O_WRONLY)
+        os.write(fd, b"%d" % nice)
+        os.close(fd)
+    except OSError:
+        pass
 
 
 def _user(config, layers):
@@ -134,17 +162,29 @@ def _user(config, layers):
 
 def _map_user(uid, gid):
     for name, text in (("setgroups", "deny"), ("uid_map", "%d %d 1" % (UID, uid)), ("gid_map", "%d %d 1" % (UID, gid))):
-        with open("/proc/self/" + name, "w") as f:
-            f.write(text)
+        fd = os.open("/proc/self/" + name, os.O_WRONLY)
+        os.write(fd, text.encode())
+        os.close(fd)
+
+
+def bound_cores(layers):
+    """Bounds core dumps to one byte, while there may be a right to raise it to that.
+
+    Not to zero: see coreRules in seccomp_rules.go.
+    """
+    if "rlimits" in layers:
+        try:
+            resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
+        except ValueError:
+            pass  # it is zero, and this user may not raise it
 
 
 def _limits(config, layers):
-    os.nice(config["nice"])
     if "rlimits" not in layers:
         return
     limits = config["limits"]
     wanted = {
-        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_SIGPENDING: 1024,  # the user's other sandboxes have theirs
         resource.RLIMIT_MEMLOCK: 0,
         resource.RLIMIT_NOFILE: limits["open_files"],
         resource.RLIMIT_NPROC: limits["processes"],

@@ -56,6 +56,13 @@ except ValueError:
 f(2)
 """
 
+# What programs do first with a module that was imported ahead: the parts that it
+# imports only when they are used are then there too.
+FIRST_USES = {
+    "numpy": b"import numpy\nprint(numpy.arange(3.0).mean())",
+    "pandas": b"import pandas\nprint(pandas.DataFrame({'a': [1]}).sum())",
+}
+
 # Runs after which CPython 3.11 and newer have specialised a piece of code.
 REHEARSALS = 20
 
@@ -125,13 +132,15 @@ def _send_record(control, record):
 
 
 def rehearse():
-    """Runs WARM_UP until the interpreter has specialised the code it goes through.
+    """Runs what most programs go through until the interpreter has specialised it.
 
     Called once before any sandbox is forked: otherwise each of them would do the
     same again, and copy the pages that the code stands in.
     """
-    for _ in range(REHEARSALS):
-        _muted(_execute, WARM_UP, os.path.join(WORK, MAIN))
+    # Once each: what they leave behind in the heap is copied by every fork.
+    sources = [source for module, source in FIRST_USES.items() if module in sys.modules]
+    for source in sources + [WARM_UP] * REHEARSALS:
+        _muted(_execute, source, os.path.join(WORK, MAIN))
 
 
 def _warm_up(work):
@@ -202,7 +211,10 @@ def _set_stdin(text):
     """Puts text on descriptor 0; None leaves it at end of file."""
     if text is None:
         return
-    fd = os.memfd_create("stdin")
+    try:
+        fd = os.memfd_create("stdin")
+    except OSError:  # refused where such memory cannot be counted
+        fd = os.open("/tmp", os.O_RDWR | os.O_TMPFILE, 0o600)
     with os.fdopen(os.dup(fd), "wb") as f:
         f.write(text.encode("utf-8"))
     os.lseek(fd, 0, os.SEEK_SET)
@@ -368,7 +380,7 @@ def _try(function, *args, **kwargs):
         pass
 
 
-def start(control, sys_path, preload):
+def start(control, sys_path, preload, work=WORK):
     """Serves in an interpreter of its own: what a zygote would have done first."""
     furnish()
     sys.path[:] = sys_path
@@ -376,7 +388,7 @@ def start(control, sys_path, preload):
         __import__(module)
     gc.collect()
     gc.freeze()
-    serve(control)
+    serve(control, work)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ func Run(ctx context.Context, p Plan, log hclog.Logger) error {
 	if err := raiseLimits(); err != nil {
 		return err
 	}
-	os.Setenv("PATH", Bin+":/usr/sbin:/usr/bin:/sbin:/bin")
+	_ = os.Setenv("PATH", Bin+":/usr/sbin:/usr/bin:/sbin:/bin")
 	if err := os.Chdir(Work); err != nil {
 		return fmt.Errorf("cannot enter %q: %w", Work, err)
 	}

@@ -28,10 +28,9 @@ type options struct {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
 	var o options
 	flag.StringVar(&o.env.Binary, "binary", "", "measure this code-sandbox `program` (default: built from this repository)")
-	flag.StringVar(&o.env.Python, "python", "python3", "interpreter of the service and of the baselines")
+	flag.StringVar(&o.env.Python, "python", plainPython(), "interpreter of the service and of the baselines")
 	flag.StringVar(&o.parts, "parts", "start,open,closed,growth,burst,output,memory,data", "`names` of what to measure; soak is another")
 	flag.IntVar(&o.env.Rounds, "rounds", 5, "repeat each measurement and take the median")
 	flag.DurationVar(&o.env.Length, "length", 5*time.Second, "length of a load in one round")
@@ -40,7 +39,9 @@ func main() {
 	flag.StringVar(&o.json, "json", "", "write all figures to this `file` too")
 	flag.BoolVar(&o.check, "check", false, "fail when a figure does not reach its bound")
 	flag.Parse()
-	if err := run(ctx, o); err != nil {
+	err := run(ctx, o)
+	stop()
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "load: %v\n", err)
 		os.Exit(1)
 	}
@@ -58,10 +59,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer cleanUp()
-	sheet, err := load.Measure(ctx, &o.env, titles)
-	if err != nil {
-		return err
-	}
+	sheet, failure := load.Measure(ctx, &o.env, titles)
 	if err := sheet.Markdown(os.Stdout); err != nil {
 		return err
 	}
@@ -75,16 +73,26 @@ func run(ctx context.Context, o options) error {
 		}
 	}
 	if o.check {
-		return sheet.Check(titles)
+		return errors.Join(failure, sheet.Check(titles))
 	}
-	return nil
+	return failure
+}
+
+// plainPython prefers the system's interpreter: others often come with packages
+// that hook into their start, which makes a baseline that is easy to beat.
+func plainPython() string {
+	const system = "/usr/bin/python3"
+	if _, err := os.Stat(system); err == nil {
+		return system
+	}
+	return "python3"
 }
 
 // prepare finds or makes what the parts need.
 func prepare(ctx context.Context, e *load.Env, names []string) (cleanUp func(), err error) {
 	cleanUp = func() {}
-	// A version manager's shim would make the baseline look slow.
-	out, err := exec.CommandContext(ctx, e.Python, "-c", "import sys; print(sys.executable)").Output()
+	// Not a version manager's shim, which would make the baseline look slow.
+	out, err := exec.CommandContext(ctx, e.Python, "-c", "import os, sys; print(os.path.realpath(sys.executable))").Output()
 	if err != nil {
 		return cleanUp, fmt.Errorf("cannot find the interpreter %q: %w", e.Python, err)
 	}
@@ -104,11 +112,11 @@ func prepare(ctx context.Context, e *load.Env, names []string) (cleanUp func(), 
 	if err != nil {
 		return cleanUp, err
 	}
-	cleanUp = func() { os.RemoveAll(dir) }
+	cleanUp = func() { _ = os.RemoveAll(dir) }
 	e.Binary = filepath.Join(dir, "code-sandbox")
 	build := exec.CommandContext(ctx, "go", "build", "-o", e.Binary, "./cmd/code-sandbox")
 	if out, err := build.CombinedOutput(); err != nil {
-		return cleanUp, errors.Join(fmt.Errorf("cannot build code-sandbox: run this from the repository's root: %w: %s", err, out))
+		return cleanUp, fmt.Errorf("cannot build code-sandbox: run this from the repository's root: %w: %s", err, out)
 	}
 	return cleanUp, nil
 }

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSize(t *testing.T) {
+	f := func(text string, want int64, shown string) {
+		t.Helper()
+		var s size
+		err := s.Set(text)
+		if want < 0 {
+			if err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("%q: got %d, %v", text, s, err)
+			}
+			return
+		}
+		if err != nil || int64(s) != want || s.String() != shown {
+			t.Errorf("%q: got %d (%s), %v", text, s, s.String(), err)
+		}
+	}
+	// Each unit, shown in the largest that fits.
+	f("1GiB", 1<<30, "1GiB")
+	f("512MiB", 512<<20, "512MiB")
+	f("2048KiB", 2<<20, "2MiB")
+	f("1000", 1000, "1000")
+	f("0", 0, "0")
+	// No size.
+	f("", -1, "")
+	f("-1", -1, "")
+	f("1MB", -1, "")
+	f("1.5GiB", -1, "")
+	f("MiB", -1, "")
+	// More than there are bytes.
+	f("9999999999GiB", -1, "")
+	f("99999999999999999999", -1, "")
+}
+
+func TestList(t *testing.T) {
+	f := func(text string, want ...string) {
+		t.Helper()
+		l := list{"old"}
+		if err := l.Set(text); err != nil || !slices.Equal(l, want) {
+			t.Errorf("%q: got %q, %v", text, l, err)
+		}
+	}
+	f("a", "a")
+	f(" a, b ,,c", "a", "b", "c")
+	f("")
+}
+
+// A flag that is not given comes from the environment; one that is given wins.
+func TestEnvironment(t *testing.T) {
+	t.Setenv("CODE_SANDBOX_ADMIN_LISTEN", "127.0.0.1:1")
+	t.Setenv("CODE_SANDBOX_MEMORY", "64MiB")
+	t.Setenv("CODE_SANDBOX_TARGET", "5")
+	o, err := parseLocal([]string{"--target", "2"})
+	if err != nil || o.adminListen != "127.0.0.1:1" || o.memory != 64<<20 || o.target != 2 || o.isolation != "namespaces" {
+		t.Errorf("got %+v, %v", o, err)
+	}
+	t.Setenv("CODE_SANDBOX_URL", "http://example.test:1/")
+	r, err := parseRun([]string{"x.py"})
+	if err != nil || r.url != "http://example.test:1" {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	t.Setenv("CODE_SANDBOX_MEMORY", "much")
+	if _, err := parseLocal(nil); err == nil || !strings.Contains(err.Error(), "CODE_SANDBOX_MEMORY") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestRunFlags(t *testing.T) {
+	f := func(args []string, file string, programArgs ...string) runOptions {
+		t.Helper()
+		o, err := parseRun(args)
+		if err != nil || o.file != file || !slices.Equal(o.args, programArgs) {
+			t.Errorf("%q: got %+v, %v", args, o, err)
+		}
+		return o
+	}
+	// What follows FILE is the program's, flags too.
+	f([]string{"x.py"}, "x.py")
+	f([]string{"--stdin", "x.py", "a", "--json"}, "x.py", "a", "--json")
+	f([]string{"x.py", "--", "-v"}, "x.py", "-v")
+	f([]string{"-", "a"}, "-", "a")
+	f([]string{"--", "x.py", "a"}, "x.py", "a")
+	// Flags that repeat.
+	o := f([]string{"--env", "A=1", "--env", "B=x=y", "--file", "f", "--file", "g:h", "--timeout", "2s", "x.py"}, "x.py")
+	if o.env["A"] != "1" || o.env["B"] != "x=y" || !slices.Equal(o.files, repeated{"f", "g:h"}) || o.timeout != 2*time.Second {
+		t.Errorf("got %+v", o)
+	}
+}
+
+// Every mistake is exit code 2 and a sentence that names the flag.
+func TestMistakes(t *testing.T) {
+	f := func(names string, args ...string) {
+		t.Helper()
+		got := call(t, "", args...)
+		if got.code != 2 || got.stdout != "" || !strings.Contains(got.stderr, names) || strings.Count(got.stderr, "\n") != 1 {
+			t.Errorf("%q: exit code %d, stdout %q, stderr %q", args, got.code, got.stdout, got.stderr)
+		}
+	}
+	f("--dns", "local", "--dns", "yes")
+	f("--isolation", "local", "--isolation", "vm")
+	f("--isolation", "local", "--isolation", "")
+	f("--target", "local", "--target", "0")
+	f("--target", "local", "--target", "9", "--max", "8")
+	f("-target", "local", "--target", "many")
+	f("--timeout", "local", "--timeout", "0s")
+	f("--timeout", "local", "--timeout", "10m")
+	f("-timeout", "local", "--timeout", "soon")
+	f("--drain", "local", "--drain", "-1s")
+	f("--log-level", "local", "--log-level", "loud")
+	f("-memory", "local", "--memory", "much")
+	f("--memory", "local", "--memory", "1MiB")
+	f("--disk", "local", "--disk", "1KiB")
+	f("--processes", "local", "--processes", "1")
+	f("--output", "local", "--output", "1")
+	f("--max-timeout", "local", "--max-timeout", "1ns", "--timeout", "1ns")
+	f("-nonsense", "local", "--nonsense")
+	f("\"extra\"", "local", "extra")
+	f("FILE", "run")
+	f("--url", "run", "--url", "localhost:8900", "x.py")
+	f("--timeout", "run", "--timeout", "-1s", "x.py")
+	f("-env", "run", "--env", "A", "x.py")
+	f("-file", "run", "--file", "", "x.py")
+	f("--stdin", "run", "--stdin", "-")
+	f("nonsense", "nonsense")
+}
+
+func TestHelp(t *testing.T) {
+	f := func(want string, args ...string) {
+		t.Helper()
+		if got := call(t, "", args...); got.code != 0 || got.stderr != "" || !strings.Contains(got.stdout, want) {
+			t.Errorf("%q: exit code %d, stdout %q, stderr %q", args, got.code, got.stdout, got.stderr)
+		}
+	}
+	f("code-sandbox run FILE|-", "help")
+	f("-admin-listen", "local", "-h")
+	f("-out", "run", "--help")
+	f("code-sandbox ", "version")
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// runOptions are the flags of "code-sandbox run".
+type runOptions struct {
+	url     string
+	timeout time.Duration
+	env     pairs
+	files   repeated
+	stdin   bool
+	out     string
+	json    bool
+	file    string   // the program's, or "-"
+	args    []string // the program's
+}
+
+func parseRun(args []string) (runOptions, error) {
+	var o runOptions
+	fs := flag.NewFlagSet("code-sandbox run", flag.ContinueOnError)
+	fs.StringVar(&o.url, "url", "http://127.0.0.1:8900", "run on the service at this `address`")
+	fs.DurationVar(&o.timeout, "timeout", 0, "end the program after this time (default: the service's)")
+	fs.Var(&o.env, "env", "give the program this environment variable, `NAME=VALUE`; may be repeated")
+	fs.Var(&o.files, "file", "lay this file in the working directory, `LOCAL[:PATH]`; may be repeated")
+	fs.BoolVar(&o.stdin, "stdin", false, "pass our standard input to the program, once it has ended")
+	fs.StringVar(&o.out, "out", "", "write the files that come back below this `folder`; without it they are only named")
+	fs.BoolVar(&o.json, "json", false, "print the whole answer as JSON when the program has ended, instead of its output")
+	fs.Usage = func() {
+		_, _ = fmt.Fprintf(fs.Output(), "code-sandbox run [flags] FILE|- [arguments of the program]\n\nFILE is the program; - reads it from standard input.\n\n")
+		fs.PrintDefaults()
+	}
+	if err := parse(fs, args); err != nil {
+		return o, err
+	}
+	if fs.NArg() == 0 {
+		return o, fmt.Errorf("%w: name a program: code-sandbox run FILE, or - for standard input", errUsage)
+	}
+	o.file, o.args = fs.Arg(0), fs.Args()[1:]
+	if len(o.args) > 0 && o.args[0] == "--" {
+		o.args = o.args[1:]
+	}
+	return o, o.validate()
+}
+
+func (o *runOptions) validate() error {
+	u, err := url.Parse(o.url)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return fmt.Errorf("%w: --url is %q; it must be like http://127.0.0.1:8900", errUsage, o.url)
+	case o.timeout < 0:
+		return fmt.Errorf("%w: --timeout is %s; it cannot be negative", errUsage, o.timeout)
+	case o.stdin && o.file == "-":
+		return fmt.Errorf("%w: --stdin does not go with the file -: standard input can be the program or its input, not both", errUsage)
+	}
+	o.url = strings.TrimSuffix(o.url, "/")
+	return nil
+}
+
+// pairs is a flag of NAME=VALUE that may be repeated.
+type pairs map[string]string
+
+func (p *pairs) Set(text string) error {
+	name, value, ok := strings.Cut(text, "=")
+	if !ok || name == "" {
+		return fmt.Errorf("%q is not like NAME=VALUE", text)
+	}
+	if *p == nil {
+		*p = pairs{}
+	}
+	(*p)[name] = value
+	return nil
+}
+
+func (p *pairs) String() string { return "" }
+
+// repeated is a flag that may be repeated.
+type repeated []string
+
+func (r *repeated) Set(text string) error {
+	if text == "" {
+		return fmt.Errorf("it is empty")
+	}
+	*r = append(*r, text)
+	return nil
+}
+
+func (r *repeated) String() string { return "" }

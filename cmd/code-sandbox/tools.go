@@ -1,0 +1,158 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/code-sandbox/code-sandbox/pool/api"
+	"github.com/code-sandbox/code-sandbox/pool/wire"
+	"github.com/code-sandbox/code-sandbox/sidecar"
+	"github.com/code-sandbox/code-sandbox/toolproxy"
+)
+
+// toolsOptions are the flags of "code-sandbox tools".
+type toolsOptions struct {
+	tools    toolOptions
+	logLevel string
+	agent    []string
+}
+
+func parseTools(args []string) (o toolsOptions, err error) {
+	fs := flag.NewFlagSet("code-sandbox tools", flag.ContinueOnError)
+	o.tools.common(fs)
+	fs.StringVar(&o.logLevel, "log-level", "error", "log at this level: debug, info, warn or error")
+	args, o.agent = splitAgent(args)
+	if err := parse(fs, args); err != nil {
+		return o, err
+	}
+	if len(o.agent) == 0 || fs.NArg() > 0 {
+		return o, fmt.Errorf("%w: name the agent's command after --: code-sandbox tools -- python agent.py", errUsage)
+	}
+	if hclog.LevelFromString(o.logLevel) == hclog.NoLevel {
+		return o, fmt.Errorf("%w: --log-level is %q; it can be debug, info, warn or error", errUsage, o.logLevel)
+	}
+	o.tools.mode = string(toolproxy.Audit)
+	policy := o.tools.policy(time.Hour)
+	if err := policy.Validate(); err != nil {
+		return o, fmt.Errorf("%w: %w", errUsage, err)
+	}
+	return o, nil
+}
+
+// nowhere runs nothing: an agent that is only looked at needs no sandbox.
+type nowhere struct{}
+
+var errNowhere = errors.New("nothing is run in a sandbox while tools are only looked at")
+
+func (nowhere) Run(context.Context, *wire.Request, wire.Sink) (*wire.Result, error) {
+	return nil, api.Errorf(api.Forbidden, "%w", errNowhere)
+}
+
+func (nowhere) Call(context.Context, *wire.Copy, *wire.Request, wire.Sink) (*wire.Result, error) {
+	return nil, api.Errorf(api.Forbidden, "%w", errNowhere)
+}
+
+// runTools runs an agent as it is, and prints what became known of its tools.
+func runTools(o toolsOptions) error {
+	log, registry := newLogger(o.logLevel), prometheus.NewRegistry()
+	proxy, err := toolproxy.New(toolproxy.Options{Runner: nowhere{}, Policy: o.tools.policy(time.Hour), Logger: log.Named("tools"), Registry: registry})
+	if err != nil {
+		return err
+	}
+	server, err := sidecar.New(sidecar.Options{
+		Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0", Runner: nowhere{}, Limits: sidecar.DefaultLimits(), Drain: agentDrain,
+		Logger: log.Named("sidecar"), Registry: registry, Version: version(), Mounts: mounts(proxy),
+	})
+	if err != nil {
+		return err
+	}
+	folder, err := layRuntime()
+	if err != nil {
+		return err
+	}
+	env := withHook(os.Environ(), folder, append(o.tools.environment(), "CODE_SANDBOX_URL=http://"+server.Addr().String())...)
+	code, err := beside(o.agent, env, server.Run)
+	if err = errors.Join(err, removeRuntime(folder)); err != nil {
+		return err
+	}
+	printTools(os.Stdout, proxy.Tools(), proxy.Frameworks())
+	return codeError(code)
+}
+
+// places are the words for decisions, as a reader has them.
+var decisionPlaces = map[string]string{"sandboxed": "a sandbox", "stays": "the agent", "refused": "nowhere"}
+
+// printTools prints where each tool would run, and what to change.
+func printTools(w io.Writer, tools []toolproxy.Tool, frameworks []toolproxy.Framework) {
+	say(w, "\n")
+	if len(tools) == 0 {
+		say(w, "No tool was found. Either the agent registered none, or its interpreter was started with -I, -E or -S, which skips the hook; "+
+			"functions of hand-written dispatch are named with --tool-functions.\n")
+	} else {
+		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		say(table, "TOOL\tFRAMEWORK\tFUNCTION\tRUNS IN\tWHY, AND WHAT TO CHANGE\n")
+		for _, t := range sorted(tools) {
+			say(table, "%s\t%s\t%s:%s\t%s\t%s\n", t.Tool, t.Framework, t.Module, t.Qualname, cmp.Or(decisionPlaces[t.Decision], t.Decision), oneLine(t.Message))
+		}
+		_ = table.Flush() // to a terminal or a pipe: nobody is left to be told
+	}
+	for _, f := range frameworks {
+		if f.State != "patched" {
+			say(w, "\n%s %s (%s): %s\n", f.Name, f.Version, f.State, oneLine(f.Detail))
+		}
+	}
+}
+
+// printSummary prints what became of the calls of each tool.
+func printSummary(w io.Writer, tools []toolproxy.Tool, used []toolproxy.Used) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	say(table, "\nTOOL\tFRAMEWORK\tRUNS IN\tSANDBOXED CALLS\tREADY AT ONCE\tMEAN\tNOT RUN OR LOST\n")
+	for _, t := range sorted(tools) {
+		var u toolproxy.Used
+		for _, one := range used {
+			if one.Tool == t.Tool && one.Framework == t.Framework {
+				u = one
+			}
+		}
+		mean := "-"
+		if u.Calls > 0 {
+			mean = fmt.Sprintf("%.1f ms", float64(u.Took.Microseconds())/1000/float64(u.Calls))
+		}
+		say(table, "%s\t%s\t%s\t%d\t%d\t%s\t%d\n", t.Tool, t.Framework, cmp.Or(decisionPlaces[t.Decision], t.Decision), u.Calls, u.Warm, mean, u.Failed)
+	}
+	_ = table.Flush()
+}
+
+func sorted(tools []toolproxy.Tool) []toolproxy.Tool {
+	tools = slices.Clone(tools)
+	slices.SortStableFunc(tools, func(a, b toolproxy.Tool) int {
+		return cmp.Or(cmp.Compare(a.Framework, b.Framework), cmp.Compare(a.Tool, b.Tool))
+	})
+	return tools
+}
+
+// oneLine keeps a foreign sentence from breaking the table.
+func oneLine(s string) string {
+	line := make([]rune, 0, len(s))
+	for _, r := range s {
+		if r < ' ' || r == 0x7f {
+			r = ' '
+		}
+		line = append(line, r)
+	}
+	return string(line)
+}
+
+// say prints. To a terminal or a pipe that is gone, nobody is left to be told.
+func say(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }

@@ -1,0 +1,116 @@
+package local
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"path/filepath"
+
+	"github.com/code-sandbox/code-sandbox/pool"
+	"github.com/code-sandbox/code-sandbox/pool/api"
+	"github.com/code-sandbox/code-sandbox/pool/runner"
+	"github.com/code-sandbox/code-sandbox/pool/wire"
+)
+
+// copyBroods is how many programs' zygotes are kept though nothing lives in them.
+const copyBroods = 16
+
+// copyExecution is the hook's own program that makes a copy, and how it is called:
+// the control socket is there under two descriptors.
+func copyExecution(c *wire.Copy, hook string) *execution {
+	argv := append([]string{c.Python}, c.Flags...)
+	argv = append(argv, filepath.Join(hook, "runcopy.py"), "--request-fd", "3", "--result-fd", "4")
+	env := map[string]string{"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "USER": "sandbox"}
+	for name, value := range c.Env {
+		env[name] = value
+	}
+	env["HOME"], env["TMPDIR"] = "/tmp", "/tmp"
+	return &execution{Argv: argv, Env: env}
+}
+
+// copyConfig is what the zygote of a copy is told. It is made anew for each
+// start: files that came since the last one are masked as well.
+func (d *Driver) copyConfig(t pool.Template) (zygoteConfig, error) {
+	if d.opts.Hook == "" {
+		return zygoteConfig{}, api.Errorf(api.Unsandboxable, "this service was started without the tool-call hook").Because("no_hook")
+	}
+	v, err := lookAt(t.Copy, d.opts.Hook, homes(), !d.unprivileged)
+	if err != nil {
+		return zygoteConfig{}, err
+	}
+	c := d.config(pool.Template{Limits: t.Limits, DNS: t.DNS})
+	c.Fresh = false
+	c.Paths, c.Masks, c.Links = v.paths, v.masks, v.links
+	c.Exec = copyExecution(t.Copy, d.opts.Hook)
+	return c, nil
+}
+
+// copyBrood returns the zygote of a program: copies for all of its functions
+// are forks of one, since what tells them apart comes later.
+func (d *Driver) copyBrood(t pool.Template) (*brood, error) {
+	config, err := d.copyConfig(t)
+	if err != nil {
+		return nil, err
+	}
+	b, err := json.Marshal(config)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(b)
+	key := "copy " + hex.EncodeToString(sum[:])
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, errClosed
+	}
+	brood := d.zygotes[key]
+	if brood == nil {
+		brood = newBrood(1, func(ctx context.Context) (*zygote, error) { return startZygote(ctx, d.opts.Python, config) })
+		d.zygotes[key] = brood
+	}
+	d.copies = append(without(d.copies, key), key)
+	d.forget()
+	return brood, nil
+}
+
+// forget closes the zygotes of programs that were not used for longest, beyond
+// copyBroods, where nothing lives in them. The caller holds the lock.
+func (d *Driver) forget() {
+	for _, key := range append([]string(nil), d.copies[:len(d.copies)-1]...) {
+		if len(d.copies) <= copyBroods {
+			return
+		}
+		if b := d.zygotes[key]; b.idle() {
+			delete(d.zygotes, key)
+			d.copies = without(d.copies, key)
+			d.background.Go(b.close)
+		}
+	}
+}
+
+func without(keys []string, key string) []string {
+	kept := make([]string, 0, len(keys)+1)
+	for _, k := range keys {
+		if k != key {
+			kept = append(kept, k)
+		}
+	}
+	return kept
+}
+
+// prepare imports the program.
+func (s *sandbox) prepare(ctx context.Context) error {
+	var err error
+	s.nonce = rand.Text()
+	if s.oomKills, err = s.watchMemory(); err != nil {
+		return api.Errorf(api.SandboxLost, "%w", err)
+	}
+	err = runner.Prepare(ctx, s.control, s.stdout, s.stderr, s.nonce, s.copy)
+	if err != nil && s.oomKills() {
+		return api.Errorf(api.Unsandboxable, "the import of the program used more than the memory limit of a sandbox, %d MiB; raise it with --memory",
+			s.limits.MemoryBytes>>20).Because("import_memory")
+	}
+	return err
+}

@@ -1,0 +1,132 @@
+package runner
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/code-sandbox/code-sandbox/pool/api"
+	"github.com/code-sandbox/code-sandbox/pool/wire"
+)
+
+const (
+	maxReady      = 1 << 20 // bytes of the answer to prepare
+	prepareOutput = 4 << 10 // kept of what an import prints, for an error
+)
+
+// Prepare makes a copy ready: it hands the interpreter the boot record and the
+// function, and waits until the program has been imported, or ctx ends. What
+// the import prints is dropped. An error is an *api.Error of which no tool ran.
+func Prepare(ctx context.Context, control net.Conn, stdout, stderr *os.File, nonce string, c *wire.Copy) error {
+	request, err := json.Marshal(map[string]any{"op": "prepare", "boot": c.Boot, "target": c.Target, "nonce": nonce})
+	if err != nil {
+		return api.Errorf(api.Internal, "cannot write the boot record: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { control.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	out, errs := newCapture(stdout, prepareOutput, nil), newCapture(stderr, prepareOutput, nil)
+	go out.read()
+	go errs.read()
+	frame, err := exchange(control, request, nonce)
+	out.stop()
+	errs.stop()
+	stdout.SetReadDeadline(time.Time{})
+	stderr.SetReadDeadline(time.Time{})
+	switch {
+	case ctx.Err() != nil:
+		return notImported("import_timeout", "the import of the program did not end in time in the sandbox", errs)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, os.ErrClosed):
+		return notImported("import_failed", "the import of the program ended the sandbox's interpreter", errs)
+	case err != nil:
+		return api.Errorf(api.SandboxLost, "cannot make a copy of the program ready: %w", err)
+	case frame.kind == "failed":
+		return refusal(frame.error, api.No)
+	case frame.kind != "ready":
+		return api.Errorf(api.SandboxLost, "cannot make a copy of the program ready: it answered %q", frame.kind)
+	}
+	return nil
+}
+
+func notImported(reason, what string, errs *capture) *api.Error {
+	if said := strings.TrimSpace(errs.text()); said != "" {
+		what += "; it said: " + clip(said, 2000)
+	}
+	return api.Errorf(api.Unsandboxable, "%s", what).Because(reason)
+}
+
+func exchange(control net.Conn, request []byte, nonce string) (*callFrame, error) {
+	control.SetWriteDeadline(time.Now().Add(sendBound))
+	if err := writeBody(control, request); err != nil {
+		return nil, err
+	}
+	body, err := readBody(control, maxReady)
+	if err != nil {
+		return nil, err
+	}
+	return parseFrame(body, nonce)
+}
+
+var errTooLarge = errors.New("a frame is too large")
+
+// readBody reads the bytes of one frame of a copy.
+func readBody(r io.Reader, limit int) ([]byte, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	size := binary.BigEndian.Uint32(head[:])
+	if head[0] == 'X' { // the zygote's word in place of a copy; no frame is that large
+		said := make([]byte, 500)
+		n, _ := r.Read(said)
+		return nil, fmt.Errorf("the sandbox cannot be closed in: %s%s", head[1:], said[:max(n, 0)])
+	}
+	if int64(size) > int64(limit) {
+		return nil, fmt.Errorf("%w: %d bytes, over the limit of %d", errTooLarge, size, limit)
+	}
+	// The buffer grows with what arrives, not with what was announced.
+	var body bytes.Buffer
+	if _, err := io.CopyN(&body, r, int64(size)); err != nil {
+		return nil, errors.Join(err, io.ErrUnexpectedEOF)
+	}
+	return body.Bytes(), nil
+}
+
+// refusal is the error that a copy's failed frame tells.
+func refusal(raw json.RawMessage, executed api.Executed) *api.Error {
+	var told struct {
+		Code     api.Code     `json:"code"`
+		Reason   string       `json:"reason"`
+		Message  string       `json:"message"`
+		Executed api.Executed `json:"executed"`
+	}
+	if err := json.Unmarshal(raw, &told); err != nil {
+		return api.Errorf(api.SandboxLost, "the sandbox refused the call, and not in our words").MaybeRan()
+	}
+	code := api.Unsandboxable
+	if told.Code == api.TooLarge {
+		code = api.TooLarge
+	}
+	e := api.Errorf(code, "%s", clip(told.Message, 8000)).Because(word(told.Reason))
+	// A copy may say that the body ran; that it did not is believed only as far
+	// as nothing speaks against it.
+	if executed != api.No || told.Executed != api.No {
+		e = e.MaybeRan()
+	}
+	return e
+}
+
+// word is a reason as a label: a few letters, else nothing.
+func word(s string) string {
+	if len(s) > 40 || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz_") != "" {
+		return ""
+	}
+	return s
+}

@@ -1,0 +1,44 @@
+package wire
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"sync"
+)
+
+// Copy says how a copy of an agent's program is made ready for calls of one of
+// its functions. It does not change once it is used.
+type Copy struct {
+	// Python is the agent's interpreter, an absolute path, and Flags what it
+	// was started with.
+	Python string   `json:"python"`
+	Flags  []string `json:"flags"`
+	// Prefixes are the folders that the interpreter and its packages live in.
+	Prefixes []string `json:"prefixes"`
+	// Program are the folders and files of the agent's own code: its working
+	// directory, the main program's folder, what sys.path names.
+	Program []string `json:"program"`
+	// Env is the whole environment that the interpreter is started with.
+	Env map[string]string `json:"env"`
+	// Boot is what of the boot record the copy needs, Target the function; both
+	// are JSON objects that only the copy's own program reads.
+	Boot   json.RawMessage `json:"boot"`
+	Target json.RawMessage `json:"target"`
+
+	once sync.Once
+	key  string
+}
+
+// Key is a hash over all of the copy.
+func (c *Copy) Key() string {
+	c.once.Do(func() {
+		b, err := json.Marshal(c)
+		if err != nil {
+			panic("BUG: a copy is not JSON: " + err.Error())
+		}
+		sum := sha256.Sum256(b)
+		c.key = hex.EncodeToString(sum[:])
+	})
+	return c.key
+}

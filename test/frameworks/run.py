@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""Runs the framework tests: makes each environment with pip, runs pytest in it,
+prints the closing lines, and can write the table of what was tested.
+
+    python test/frameworks/run.py                      everything
+    python test/frameworks/run.py core mcp             some of it
+    python test/frameworks/run.py --pythons 3.8,3.13   the hook's own tests on these
+    python test/frameworks/run.py --table docs/tool-calls.md
+
+Environments are kept in CODE_SANDBOX_TEST_CACHE, or the user's cache folder.
+"""
+import argparse
+import glob
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+# Suite -> its test files, the distribution it is about, the name in the table.
+SUITES = {
+    "openai_agents": ("test_openai_agents.py", "openai-agents", "OpenAI Agents SDK"),
+    "langchain": ("test_langchain.py", "langchain-core langgraph", "LangChain, LangGraph"),
+    "pydantic_ai": ("test_pydantic_ai.py", "pydantic-ai-slim", "Pydantic AI"),
+    "mcp": ("test_mcp.py test_servers.py", "mcp", "MCP Python SDK"),
+    "fastmcp": ("test_mcp.py", "fastmcp", "FastMCP"),
+    "crewai": ("test_crewai.py", "crewai", "CrewAI"),
+    "llama_index": ("test_llama_index.py", "llama-index-core", "LlamaIndex"),
+    "google_adk": ("test_google_adk.py", "google-adk", "Google ADK"),
+    "anthropic": ("test_anthropic.py", "anthropic", "Anthropic SDK tool runner"),
+    "strands": ("test_strands.py", "strands-agents", "Strands Agents"),
+    "smolagents": ("test_smolagents.py", "smolagents", "smolagents"),
+}
+CORE = "core"
+# With a version manager each of these can be had, and a missing one is a failure.
+MANAGED = os.path.expanduser("~/.pyenv/versions")
+THIS = "%d.%d" % sys.version_info[:2]
+REQUIRED = "3.8,3.9,3.10,3.11,3.12,3.13" if os.path.isdir(MANAGED) else THIS
+FRAMEWORK_PYTHON = "3.12" if os.path.isdir(MANAGED) else THIS
+
+
+def main():
+    options = arguments()
+    chosen = options.suites or [CORE] + list(SUITES)
+    lines, failed = [], False
+    for name in chosen:
+        for label, python, requirements, files in plan(name, options):
+            code, last = run(label, python, requirements, files, options)
+            failed = failed or code != 0
+            lines.append("%-22s %s" % (label, last))
+    print("\n".join(["", "=== closing lines ==="] + lines))
+    if options.table and not failed:
+        write_table(options)
+    return 1 if failed else 0
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("suites", nargs="*", choices=[[], CORE] + list(SUITES), metavar="SUITE",
+                        help="core or a framework: " + ", ".join(SUITES))
+    parser.add_argument("--pythons", default=os.environ.get("CODE_SANDBOX_TEST_PYTHONS", REQUIRED),
+                        help="versions that the hook's own tests need; a missing one is a failure")
+    parser.add_argument("--framework-python", default=FRAMEWORK_PYTHON, help="the version for the frameworks")
+    parser.add_argument("--cache", default=os.environ.get("CODE_SANDBOX_TEST_CACHE") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "code-sandbox-frameworks"))
+    parser.add_argument("--table", metavar="PAGE", help="write the table of versions between the marks of this page")
+    parser.add_argument("--service", metavar="PROGRAM", default=os.environ.get("CODE_SANDBOX_TEST_SERVICE", ""),
+                        help="run against this code-sandbox, not against the small sidecar of the tests")
+    parser.add_argument("-k", dest="keyword", help="handed to pytest")
+    return parser.parse_args()
+
+
+def plan(name, options):
+    """The runs of one suite: label, python, requirements file, test files."""
+    if name == CORE:
+        files = sorted(os.path.basename(p) for p in glob.glob(os.path.join(HERE, "test_core*.py")))
+        return [("core-" + v, v, "core.txt", files) for v in options.pythons.split(",") if v]
+    return [(name, options.framework_python, name + ".txt", SUITES[name][0].split() + ["test_examples.py"])]
+
+
+def run(label, version, requirements, files, options):
+    """Runs pytest once. Returns its exit code and closing line."""
+    begin = time.monotonic()
+    try:
+        python = environment(label, version, os.path.join(HERE, "requirements", requirements), options.cache)
+    except (LookupError, subprocess.CalledProcessError) as error:
+        return 1, "FAILED: %s" % error
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider"] + files
+    if options.keyword:
+        command += ["-k", options.keyword]
+    done = subprocess.run(command, cwd=HERE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True,
+                          env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1",
+                                   CODE_SANDBOX_TEST_SERVICE=options.service and os.path.abspath(options.service)))
+    print("--- %s (%s)\n%s" % (label, python, done.stdout), flush=True)
+    last = (done.stdout.strip().splitlines() or ["no output"])[-1]
+    return done.returncode, "%s (%.0f s with the environment)" % (last, time.monotonic() - begin)
+
+
+def environment(label, version, requirements, cache):
+    """The python of an environment with these requirements, made when there is none."""
+    with open(requirements, "rb") as file:
+        digest = hashlib.sha256(file.read()).hexdigest()[:12]
+    folder = os.path.join(cache, "%s-%s-%s" % (label.split("-")[0], version, digest))
+    python = os.path.join(folder, "bin", "python")
+    if os.path.exists(os.path.join(folder, "ready")):
+        return python
+    shutil.rmtree(folder, ignore_errors=True)
+    subprocess.run([interpreter(version), "-m", "venv", folder], check=True)
+    subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-compile",
+                    "-r", requirements], check=True)
+    open(os.path.join(folder, "ready"), "w").close()
+    return python
+
+
+def interpreter(version):
+    """An interpreter of this version, from pyenv or PATH. A missing one is an error."""
+    candidates = sorted(glob.glob("%s/%s*/bin/python" % (MANAGED, version)))
+    candidates += [found for found in [shutil.which("python" + version)] if found]
+    for candidate in candidates:
+        done = subprocess.run([candidate, "-c", "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2])"],
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, universal_newlines=True)
+        if done.stdout.strip() == ".".join(version.split(".")[:2]):
+            return candidate
+    raise LookupError("there is no Python %s with venv on this machine" % version)
+
+
+def table(options):
+    """The rows of the table in the documentation."""
+    rows = ["| framework | version tested | tests |", "|---|---|---|"]
+    for name, (file, distributions, title) in SUITES.items():
+        pins = read_pins(os.path.join(HERE, "requirements", name + ".txt"))
+        count = sum(tests_in(part) for part in file.split())
+        versions = ", ".join("%s %s" % (d, pins.get(d, "?")) for d in distributions.split())
+        rows.append("| %s | %s | %d |" % (title, versions, count))
+    rows.append("| the hook itself, without a framework | Python %s | |" % options.pythons.replace(",", ", "))
+    return "\n".join(rows)
+
+
+def tests_in(file):
+    with open(os.path.join(HERE, file), encoding="utf-8") as source:
+        return len(re.findall(r"^def test_", source.read(), re.M))
+
+
+def read_pins(path):
+    with open(path, encoding="utf-8") as file:
+        pairs = [line.strip().split("==") for line in file if "==" in line]
+    return {name.lower(): version for name, version in pairs}
+
+
+def write_table(options):
+    """Replaces what stands between the two marks of the page."""
+    begin, end = "<!-- versions tested: begin -->", "<!-- versions tested: end -->"
+    with open(options.table, encoding="utf-8") as file:
+        text = file.read()
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    with open(options.table, "w", encoding="utf-8") as file:
+        file.write(before + begin + "\n" + table(options) + "\n" + end + after)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,226 @@
+package toolproxy
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/code-sandbox/code-sandbox/pool/wire"
+)
+
+// Bounds on a boot record.
+const (
+	maxBoot    = 4 << 20 // bytes
+	maxPaths   = 512
+	maxPath    = 4096
+	maxTools   = 2000
+	maxEnv     = 2000
+	maxEnvSize = 64 << 10 // bytes of all values that cross
+)
+
+// bootRecord is what a process tells of itself, as far as it is looked at here.
+type bootRecord struct {
+	ID     string `json:"boot_id"`
+	PID    int    `json:"pid"`
+	Python struct {
+		Executable string   `json:"executable"`
+		Prefix     string   `json:"prefix"`
+		BasePrefix string   `json:"base_prefix"`
+		Flags      []string `json:"flags"`
+	} `json:"python"`
+	Main struct {
+		Kind string `json:"kind"`
+		Path string `json:"path"`
+		Name string `json:"name"`
+	} `json:"main"`
+	Cwd     string   `json:"cwd"`
+	Argv0   string   `json:"argv0"`
+	SysPath []string `json:"sys_path"`
+	Env     struct {
+		Values map[string]string          `json:"values"`
+		Names  map[string]json.RawMessage `json:"names"`
+	} `json:"env"`
+	Frameworks []Framework `json:"frameworks"`
+	Tools      []Tool      `json:"tools"`
+	Failure    string      `json:"failure"`
+}
+
+// Framework is a framework that a process uses, and whether it is understood.
+type Framework struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	State   string `json:"state"`
+	Module  string `json:"module"`
+	Detail  string `json:"detail"`
+}
+
+// Tool is what an agent's hook decided about one tool.
+type Tool struct {
+	Tool      string `json:"tool"`
+	Framework string `json:"framework"`
+	Module    string `json:"module"`
+	Qualname  string `json:"qualname"`
+	Line      int    `json:"line"`
+	Ordinal   int    `json:"ordinal"`
+	Decision  string `json:"decision"`
+	Reason    string `json:"reason"`
+	Message   string `json:"message"`
+}
+
+// boot is a record that was taken in.
+type boot struct {
+	record bootRecord
+	// ready is what of the record a copy needs; it tells two processes of one
+	// program apart, since the program's files may have changed between them.
+	ready json.RawMessage
+	heard time.Time
+}
+
+var (
+	idFormat   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	flagFormat = regexp.MustCompile(`^(-O{1,2}|-X(utf8|dev)(=[A-Za-z0-9]{1,16})?)$`)
+	nameFormat = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.()\-]{0,255}$`)
+)
+
+// hardened are variables that change what an interpreter is; they never cross.
+var hardened = map[string]bool{
+	"HOME": true, "TMPDIR": true, "PYTHONPATH": true, "PYTHONSTARTUP": true, "PYTHONINSPECT": true, "PYTHONBREAKPOINT": true,
+	"LD_PRELOAD": true, "LD_AUDIT": true, "BASH_ENV": true, "ENV": true,
+}
+
+// readBoot checks a boot record.
+func readBoot(body []byte) (*boot, error) {
+	var r bootRecord
+	if err := decode(body, &r); err != nil {
+		return nil, err
+	}
+	if err := r.validate(); err != nil {
+		return nil, err
+	}
+	if len(r.Tools) > maxTools {
+		r.Tools = r.Tools[:maxTools]
+	}
+	ready, err := json.Marshal(map[string]any{
+		"boot_id": r.ID, "env": r.Env, "cwd": r.Cwd, "argv0": r.Argv0, "sys_path": append([]string{}, r.SysPath...), "main": r.Main,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &boot{record: r, ready: ready, heard: time.Now()}, nil
+}
+
+func (r *bootRecord) validate() error {
+	if !idFormat.MatchString(r.ID) {
+		return errors.New("boot_id must have 1 to 64 letters and digits")
+	}
+	if err := plainPath("python.executable", r.Python.Executable); err != nil {
+		return err
+	}
+	for _, flag := range r.Python.Flags {
+		if len(r.Python.Flags) > 8 || !flagFormat.MatchString(flag) {
+			return fmt.Errorf("python.flags has %q: only -O, -X utf8 and -X dev are taken over", clip(flag))
+		}
+	}
+	if len(r.SysPath) > maxPaths {
+		return fmt.Errorf("sys_path has %d entries; the limit is %d", len(r.SysPath), maxPaths)
+	}
+	return r.validateEnv()
+}
+
+func (r *bootRecord) validateEnv() error {
+	if len(r.Env.Values) > maxEnv || len(r.Env.Names) > maxEnv {
+		return fmt.Errorf("the environment has more than %d variables", maxEnv)
+	}
+	size := 0
+	for name, value := range r.Env.Values {
+		if hardened[name] || !nameFormat.MatchString(name) {
+			delete(r.Env.Values, name)
+			continue
+		}
+		if size += len(name) + len(value) + 2; strings.ContainsRune(value, 0) {
+			return fmt.Errorf("the variable %s holds a zero byte", clip(name))
+		}
+	}
+	if size > maxEnvSize {
+		return fmt.Errorf("the variables that may cross have %d bytes; the limit is %d", size, maxEnvSize)
+	}
+	return nil
+}
+
+func plainPath(what, p string) error {
+	if !filepath.IsAbs(p) || len(p) > maxPath || strings.ContainsRune(p, 0) {
+		return fmt.Errorf("%s must be an absolute path of at most %d bytes, not %q", what, maxPath, clip(p))
+	}
+	return nil
+}
+
+// copy is how a copy for one function of the process is made.
+func (b *boot) copy(target json.RawMessage) *wire.Copy {
+	r := &b.record
+	c := &wire.Copy{
+		Python: r.Python.Executable, Flags: append([]string{}, r.Python.Flags...), Env: r.Env.Values,
+		Boot: b.ready, Target: target, Prefixes: paths(r.Python.Prefix, r.Python.BasePrefix),
+	}
+	c.Program = paths(append([]string{filepath.Dir(r.Main.Path), r.Cwd}, r.SysPath...)...)
+	if r.Main.Path != "" {
+		c.Program = append(c.Program, paths(r.Main.Path)...)
+	}
+	return c
+}
+
+// paths keeps those that can be shown, each once.
+func paths(all ...string) []string {
+	kept, seen := []string{}, map[string]bool{}
+	for _, p := range all {
+		if plainPath("", p) != nil || seen[filepath.Clean(p)] {
+			continue
+		}
+		seen[filepath.Clean(p)] = true
+		kept = append(kept, filepath.Clean(p))
+	}
+	return kept
+}
+
+// decode reads one JSON object, bounded in depth.
+func decode(body []byte, to any) error {
+	if err := shallow(body); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(body, to); err != nil {
+		return fmt.Errorf("it is not as PROTOCOL.md has it: %w", err)
+	}
+	return nil
+}
+
+// shallow refuses JSON that nests deeper than any typed value may.
+func shallow(body []byte) error {
+	const most = 256
+	now, quoted := 0, false
+	for i := 0; i < len(body); i++ {
+		switch c := body[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			if now++; now > most {
+				return fmt.Errorf("it is nested deeper than %d levels", most)
+			}
+		case c == '}' || c == ']':
+			now--
+		}
+	}
+	return nil
+}
+
+func clip(s string) string {
+	if len(s) <= 100 {
+		return s
+	}
+	return strings.ToValidUTF8(s[:100], "") + "…"
+}

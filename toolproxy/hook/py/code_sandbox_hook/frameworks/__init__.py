@@ -1,0 +1,1 @@
+"""One module a framework: where it takes the function, and what it injects."""
