@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// muslPython compiles CPython from Debian's source package against musl, as
+// compileForMusl compiles CPython from Debian's source package against musl, as
 // Alpine has it. No registry that is used here has one ready. What needs
 // OpenSSL or libffi (ssl, ctypes) is left out.
-func (m *maker) muslPython(ctx context.Context, root, scratch string) error {
+func compileForMusl(ctx context.Context, root, scratch string) error {
 	if missing := missingPackages(ctx, "musl-tools", "dpkg-dev", "make", "xz-utils"); len(missing) > 0 {
 		if err := install(ctx, missing); err != nil {
 			return err
