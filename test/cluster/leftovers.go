@@ -115,8 +115,8 @@ func (s Surroundings) since(before Surroundings) []string {
 	return found
 }
 
-// processesOf are processes in one of the cluster's namespaces, or that run
-// one of its programs, or that have its folder in their arguments.
+// processesOf are processes in one of the cluster's namespaces, cgroups or
+// folders, or that have its folder in their arguments.
 func processesOf(s State) []string {
 	var found []string
 	entries, err := os.ReadDir("/proc")
@@ -142,8 +142,11 @@ func belongs(pid string, s State) string {
 			return "in the cluster's " + kind + " namespace"
 		}
 	}
-	if exe, err := os.Readlink(filepath.Join("/proc", pid, "exe")); err == nil && strings.HasPrefix(exe, s.Bin+"/") {
-		return "runs " + exe
+	if cwd, err := os.Readlink(filepath.Join("/proc", pid, "cwd")); err == nil && strings.HasPrefix(cwd, s.Work+"/") {
+		return "in the folder " + cwd
+	}
+	if command, err := os.ReadFile(filepath.Join("/proc", pid, "cmdline")); err == nil && strings.Contains(string(command), s.Work+"/") {
+		return "started with the cluster's folder"
 	}
 	groups, err := os.ReadFile(filepath.Join("/proc", pid, "cgroup"))
 	if err == nil && strings.Contains(string(groups), s.Name) {

@@ -43,7 +43,7 @@ print(numpy.array([1, 2]) * 2); print(len(pandas.DataFrame({'a': [1, 2]}))); b =
 	// a user by name
 	f("agent-named", "user 1000 shell True\n/home/app", "print(os.getcwd())")
 	// another C library
-	f("agent-musl", "user 1000 shell False\nmusl", "import asyncio, hashlib, json, socket, zlib; print('musl' if 'ld-musl' in open('/proc/self/maps').read() else 'not musl')")
+	f("agent-musl", "user 1000 shell False\nmusl", "import asyncio, hashlib, json, socket, zlib; print('musl' if 'linux-musl/libc.so' in open('/proc/self/maps').read() else 'not musl')")
 }
 
 // asItIs drops what overrides the image's own user, and gives the pod a folder
