@@ -65,13 +65,16 @@ func lines(out []byte) []string {
 	return found
 }
 
+// linger is how long an interface may outlive the last process of its
+// namespace.
+const linger = 2 * time.Second
+
 // Leftovers names everything that is left of a cluster that is down: its
 // processes, namespaces, mounts, cgroups and files, and whatever the machine
 // has now and had not before.
 func (b *Bed) Leftovers(s State, before Surroundings) ([]string, error) {
 	var left []string
-	// An interface goes a moment after the last process of its namespace.
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(linger); ; time.Sleep(100 * time.Millisecond) {
 		now, err := LookAround()
 		if err != nil {
 			return nil, err
