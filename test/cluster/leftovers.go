@@ -22,7 +22,7 @@ type Surroundings map[string][]string
 var usualFolders = []string{
 	"/var/lib/kubelet", "/var/lib/containerd", "/var/lib/cni", "/var/lib/etcd", "/var/log/pods", "/var/log/containers",
 	"/run/containerd", "/run/netns", "/run/runc", "/run/runsc", "/run/cni-ipam", "/run/bed", "/opt/containerd", "/opt/cni", "/etc/cni",
-	"/etc/kubernetes", "/root/.kube", "/run/xtables.lock",
+	"/etc/kubernetes",
 }
 
 // LookAround takes note of the machine. Compare two of them.
@@ -43,7 +43,11 @@ func LookAround() (Surroundings, error) {
 			around["setting"] = append(around["setting"], name+"="+strings.TrimSpace(string(value)))
 		}
 	}
-	for _, dir := range usualFolders {
+	folders := slices.Clone(usualFolders)
+	if home, err := os.UserHomeDir(); err == nil {
+		folders = append(folders, filepath.Join(home, ".kube"))
+	}
+	for _, dir := range folders {
 		if _, err := os.Lstat(dir); err == nil {
 			around["folder"] = append(around["folder"], dir)
 		}
