@@ -221,6 +221,9 @@ func (s *Server) close() error {
 	both.Go(func() { errs[0] = s.api.ShutdownWithContext(ctx) })
 	both.Go(func() { errs[1] = s.admin.ShutdownWithContext(ctx) })
 	both.Wait()
+	// A server that had not begun to serve yet knows of nothing to shut.
+	_ = s.listener.Close()
+	_ = s.adminPorts.Close()
 	s.Logger.Info("closed")
 	if err := errors.Join(errs[:]...); err != nil {
 		return fmt.Errorf("cannot close all connections: %w", err)

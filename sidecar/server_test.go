@@ -164,3 +164,28 @@ func TestMalformed(t *testing.T) {
 	eventually(t, "both are open", func() bool { return s.api.GetOpenConnectionsCount() == 2 })
 	f("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", 429, "more than 2 connections")
 }
+
+// A server that is told to stop before it serves still stops.
+func TestRunIsGivenUpAtOnce(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 20 {
+		s, err := New(Options{
+			Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0", Limits: DefaultLimits(), Logger: hclog.NewNullLogger(),
+			Registry: prometheus.NewRegistry(), Runner: fake(nil),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- s.Run(ctx) }()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("it does not stop")
+		}
+	}
+}

@@ -27,7 +27,7 @@ func copyExecution(c *wire.Copy, hook string) *execution {
 		env[name] = value
 	}
 	env["HOME"], env["TMPDIR"] = "/tmp", "/tmp"
-	return &execution{Argv: argv, Env: env}
+	return &execution{Argv: argv, Env: env, TwoEnds: true}
 }
 
 // copyConfig is what the zygote of a copy is told. It is made anew for each

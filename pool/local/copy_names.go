@@ -18,7 +18,7 @@ var credentialNames = []string{
 	"service_account*.json", "service-account*.json", "serviceaccount*.json", "gha-creds-*.json",
 	"kubeconfig*", "*.kubeconfig", "*.tfvars", "*.tfstate*", "*.ovpn",
 	// Tokens, secrets and password stores.
-	"secret", "secrets", "secret.*", "secrets.*", "token", "token.txt", "token.json", "token_*.json", "token-*.json", "tokens.json", "*.token", "passwords.*",
+	"secret", "secrets", "secret.*", "secrets.*", "token", "token.txt", "token.json", "token_*.json", "token-*.json", "tokens.json", "token*.txt", "*_token.*", "auth.json", "*secret*.ini", "*secret*.y*ml", "*credential*.ini", "*credential*.y*ml", "*.token", "passwords.*",
 	"*.keyring", "keyring*.cfg", "*_pass.cfg", "*.kdbx", "htpasswd*", "*.env", "env.local", "pip.conf", "npmrc",
 }
 

@@ -107,7 +107,7 @@ func (s *sandbox) watchMemory() (func() bool, error) {
 	if s.driver.without("memory") {
 		return func() bool { return false }, nil
 	}
-	entry := &watched{cgroup: s.cgroup, kill: s.kill}
+	entry := &watched{cgroup: s.cgroup, files: s.workDir, kill: s.kill}
 	if s.cgroup == nil {
 		pid, err := hostPID(s.mainFD)
 		if err != nil {

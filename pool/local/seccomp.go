@@ -27,7 +27,7 @@ var refused = []string{
 
 // unmapped are system calls that make memory which no process has mapped: only
 // a cgroup counts it.
-var unmapped = []string{"memfd_create", "shmget"}
+var unmapped = []string{"memfd_create", "shmget", "semget", "msgget"}
 
 // Namespaces are made for a program, never by it.
 const namespaceFlags = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |

@@ -20,6 +20,9 @@ var selfTest string
 // what to do about it; nothing may be served then.
 func (d *Driver) SelfTest(ctx context.Context, t pool.Template) error {
 	s, err := d.Start(ctx, t)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: this machine is too busy, or its imports take too long", err)
+	}
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, d.advice())
 	}

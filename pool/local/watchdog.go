@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // watchInterval is how often running sandboxes are looked at.
@@ -29,8 +31,9 @@ type watchdog struct {
 
 // watched is one running sandbox.
 type watched struct {
-	cgroup    *cgroup // nil when its memory is to be added up
-	namespace string  // of its processes, as /proc shows it; without a cgroup
+	cgroup    *cgroup  // nil when its memory is to be added up
+	namespace string   // of its processes, as /proc shows it; without a cgroup
+	files     *os.File // its working directory, whose disk is memory; without a cgroup
 	kill      func()
 	over      bool
 }
@@ -67,9 +70,13 @@ func (w *watchdog) run(ctx context.Context) {
 }
 
 func (w *watchdog) look() {
+	// A program can make its memory slow to add up: no run may wait for that.
+	var used map[string]int64
+	if w.adds() {
+		used = memoryByNamespace()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var used map[string]int64
 	for entry := range w.running {
 		if entry.over {
 			continue
@@ -77,15 +84,33 @@ func (w *watchdog) look() {
 		if entry.cgroup != nil {
 			entry.over = entry.cgroup.oomKills()
 		} else {
-			if used == nil {
-				used = memoryByNamespace()
-			}
-			entry.over = used[entry.namespace] > w.limit
+			entry.over = used[entry.namespace]+diskUse(entry.files) > w.limit
 		}
 		if entry.over {
 			entry.kill()
 		}
 	}
+}
+
+// adds says whether any running sandbox has no cgroup that adds up for it.
+func (w *watchdog) adds() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for entry := range w.running {
+		if entry.cgroup == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// diskUse is what the files on a directory's disk hold, in bytes.
+func diskUse(dir *os.File) int64 {
+	var s unix.Statfs_t
+	if err := unix.Fstatfs(int(dir.Fd()), &s); err != nil {
+		return 0
+	}
+	return int64(s.Blocks-s.Bfree) * s.Bsize
 }
 
 // pidNamespace is the pid namespace of a process, as memoryByNamespace names it.

@@ -47,6 +47,9 @@ type zygoteConfig struct {
 type execution struct {
 	Argv []string          `json:"argv"`
 	Env  map[string]string `json:"env"`
+	// TwoEnds gives the control socket a second descriptor, 4, so that the
+	// program can close one for reading and keep one for writing.
+	TwoEnds bool `json:"two_ends"`
 }
 
 // zygote is a started zygote process. Its one reader goroutine ends with it.

@@ -6,6 +6,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -107,9 +108,14 @@ func (r *run) capture(sink wire.Sink) {
 
 func (r *run) readRecord() {
 	defer close(r.records)
-	if rec, err := readRecord(r.Control); err == nil {
-		r.records <- rec
+	rec, err := readRecord(r.Control)
+	if err != nil {
+		// Not a record. The program's end is told by its exit; what it still
+		// writes here must not keep it from that.
+		go io.Copy(io.Discard, r.Control) //nolint:errcheck // ends with the socket
+		return
 	}
+	r.records <- rec
 }
 
 // wait returns when the program has ended, with all its output captured.

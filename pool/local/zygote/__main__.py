@@ -63,7 +63,7 @@ class Zygote:
         if self.config["fresh_interpreter"]:
             self.config["programs"][BOOTSTRAP] = compiled_bootstrap()
             argv = [self.config["python"], "-I", "-S", "-B", BOOTSTRAP, self.config["start"]]
-            self.config["exec"] = {"argv": argv, "env": None}
+            self.config["exec"] = {"argv": argv, "env": None, "two_ends": False}
         root.build(self.config)
         sandbox.bound_cores(self.layers)
         self.config["proc"] = self.can_mount_proc()

@@ -46,9 +46,9 @@ def enter(config, seccomp_filter, control, out, err, cgroups):
 
 
 def _execute(program):
-    """Becomes another interpreter, which finds the control socket under the
-    descriptors 3 and 4."""
-    os.dup2(CONTROL, CONTROL + 1)
+    """Becomes another interpreter, which finds the control socket as CONTROL."""
+    if program["two_ends"]:
+        os.dup2(CONTROL, CONTROL + 1)
     os.set_inheritable(CONTROL, True)
     env = os.environ if program["env"] is None else program["env"]
     os.execve(program["argv"][0], program["argv"], env)

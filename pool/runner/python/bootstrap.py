@@ -307,7 +307,7 @@ def _errors(e):
 
 
 def _error(e):
-    error = {"type": type(e).__name__, "bases": [c.__name__ for c in type(e).__mro__]}
+    error = {"type": type(e).__name__[:200], "bases": [c.__name__[:200] for c in type(e).__mro__[:64]]}
     if isinstance(e, OSError):
         error["errno"] = e.errno if isinstance(e.errno, int) else 0
         error["path"] = e.filename[:400] if isinstance(e.filename, str) else ""

@@ -10,6 +10,7 @@ import decimal
 import fractions
 import json
 import pathlib
+import re
 import uuid
 
 from . import errors
@@ -76,10 +77,15 @@ class Decoder(object):
         value = data.get("v")
         if tag in CONTAINERS:
             _expect(value, list)
-            return CONTAINERS[tag](self.value(item, depth + 1) for item in value)
+            items = [self.value(item, depth + 1) for item in value]
+            if tag in ("set", "frozenset"):
+                _spread(items)
+            return CONTAINERS[tag](items)
         if tag in MAPPINGS:
             _expect(value, list)
-            return MAPPINGS[tag]((self.value(k, depth + 1), self.value(v, depth + 1)) for k, v in value)
+            pairs = [(self.value(k, depth + 1), self.value(v, depth + 1)) for k, v in value]
+            _spread([key for key, _ in pairs])
+            return MAPPINGS[tag](pairs)
         if tag in SCALARS:
             return SCALARS[tag](value)
         if tag == "datetime":
@@ -192,6 +198,35 @@ def _short(make):
     return build
 
 
+_FRACTION = re.compile(r"-?\d+(/\d+)?\Z")
+MOST_EXPONENT = 9999
+
+
+def _fraction(text):
+    """Only what str() of a fraction gives: "1E99999999" is one more form, and a number of that many digits."""
+    if not _FRACTION.match(text):
+        raise ValueError("not a fraction")
+    return fractions.Fraction(text)
+
+
+def _decimal(text):
+    """A decimal whose conversion to an int stays affordable."""
+    number = decimal.Decimal(text)
+    exponent = number.as_tuple().exponent
+    if isinstance(exponent, int) and abs(exponent) > MOST_EXPONENT:
+        raise ValueError("the exponent is out of bounds")
+    return number
+
+
+def _spread(keys):
+    """Refuses keys that were chosen to have one hash: a table of them takes quadratic time to fill."""
+    if len(keys) > MOST_ALIKE:
+        counts = collections.Counter(hash(key) for key in keys)
+        if max(counts.values()) > MOST_ALIKE:
+            raise ValueError("too many keys have the same hash")
+
+
+MOST_ALIKE = 64
 CONTAINERS = {"tuple": tuple, "set": set, "frozenset": frozenset, "deque": collections.deque}
 MAPPINGS = {"dict": dict, "ordereddict": collections.OrderedDict,
             "counter": lambda pairs: collections.Counter(dict(pairs))}
@@ -200,7 +235,7 @@ SCALARS = {
     "bytes": _bytes, "bytearray": lambda v: bytearray(_bytes(v)),
     "date": _short(datetime.date.fromisoformat), "time": _short(datetime.time.fromisoformat),
     "timedelta": lambda v: datetime.timedelta(days=v[0], seconds=v[1], microseconds=v[2]),
-    "decimal": _short(decimal.Decimal), "fraction": _short(fractions.Fraction), "uuid": _short(uuid.UUID),
+    "decimal": _short(_decimal), "fraction": _short(_fraction), "uuid": _short(uuid.UUID),
     "complex": lambda v: complex(float(v[0]), float(v[1])), "range": _range,
     "path": _short(pathlib.Path), "purepath": _short(pathlib.PurePath),
 }

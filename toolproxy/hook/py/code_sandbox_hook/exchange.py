@@ -1,5 +1,6 @@
 """One tool call as documents: what is sent, and what the answer means. No I/O."""
 import json
+import re
 import sys
 import uuid
 
@@ -11,6 +12,7 @@ CALL_PATH = "/v1/tools/call"
 HELLO_PATH = "/v1/tools/hello"
 STREAM_TYPE = "application/x-ndjson"
 MOST_OUTPUT = 65536
+_NAME = re.compile(r"[\w.:<>\[\]-]{1,200}\Z")  # of a global; what else a hostile copy says is not logged
 
 
 class Call(object):
@@ -73,7 +75,7 @@ class Call(object):
     def _side_effects(self, document):
         changed = document.get("state_changed")
         if isinstance(changed, list):
-            warn.state_changed(self.target, [c for c in changed if isinstance(c, str)][:20])
+            warn.state_changed(self.target, [c for c in changed if isinstance(c, str) and _NAME.match(c)][:20])
         for name in ("stdout", "stderr"):
             text = document.get(name)
             if isinstance(text, str) and text:

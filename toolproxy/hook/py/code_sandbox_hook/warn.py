@@ -14,7 +14,7 @@ def once(key, message, *args):
 
 def state_changed(target, names):
     """The tool changed globals in the copy; the agent's own did not change."""
-    fresh = [name for name in names if ("state", target.base, name) not in _said]
+    fresh = [name for name in names if ("state", target.base, name) not in _said and len(_said) <= 10000]
     for name in fresh:
         _said.add(("state", target.base, name))
     if fresh:
