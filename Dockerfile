@@ -29,7 +29,7 @@ RUN python3 -m venv /venv && \
 
 # The sandbox for Python code: the interpreter, and packages to work with data.
 FROM debian:12-slim AS python
-RUN apt-get update && apt-get install -y --no-install-recommends base-files netbase dash coreutils grep sed python3 && \
+RUN apt-get update && apt-get install -y --no-install-recommends base-files netbase dash coreutils grep sed libstdc++6 python3 && \
     rm -rf /var/lib/apt/lists/* && \
     groupadd -g 65532 nonroot && useradd -u 65532 -g 65532 -m -s /sbin/nologin nonroot
 COPY --from=wheels /out/ /usr/local/lib/python3.11/dist-packages/

@@ -15,6 +15,7 @@ type layer struct {
 	name     string
 	debian   []string          // packages; what they depend on comes with them
 	wheels   string            // file with requirements from PyPI, in the folder "images"
+	source   bool              // CPython compiled for musl
 	mains    []string          // Go programs of this repository, put into /usr/local/bin
 	programs []string          // programs of the bed, put into /
 	files    map[string]string // path to content
@@ -34,12 +35,13 @@ var accounts = map[string]string{
 
 var (
 	debianPython = layer{name: "debian-python", files: accounts,
-		debian: []string{"base-files", "netbase", "dash", "coreutils", "grep", "sed", "python3"}}
+		debian: []string{"base-files", "netbase", "dash", "coreutils", "grep", "sed", "libstdc++6", "python3"}}
 	// As images without a distribution are: an interpreter, its libraries, and
 	// neither a shell nor any other program.
 	barePython = layer{name: "bare-python", files: accounts, keep: []string{"python3", "python3.11"},
 		debian: []string{"base-files", "netbase", "python3"}}
-	science    = layer{name: "science", debian: []string{"libstdc++6"}, wheels: "python.txt"}
+	muslPython = layer{name: "musl-python", files: accounts, debian: []string{"musl"}, source: true}
+	science    = layer{name: "science", wheels: "python.txt"}
 	frameworks = layer{name: "frameworks", wheels: "frameworks.txt"}
 )
 
@@ -61,5 +63,6 @@ func imageList(mains []string) []image {
 		{name: "agent-bare", layers: []layer{barePython}, entrypoint: []string{"/usr/bin/python3"}, user: "65532:65532"},
 		{name: "agent-named", layers: []layer{debianPython}, cmd: python, user: "app", workdir: "/home/app"},
 		{name: "agent-root", layers: []layer{debianPython}, cmd: python},
+		{name: "agent-musl", layers: []layer{muslPython}, cmd: python, user: "1000:1000"},
 	}
 }

@@ -178,8 +178,11 @@ func pack(ctx context.Context, root, file string) error {
 }
 
 // run runs a command and makes what it says the error.
-func run(ctx context.Context, args ...string) error {
+func run(ctx context.Context, args ...string) error { return runIn(ctx, "", args...) }
+
+func runIn(ctx context.Context, dir string, args ...string) error {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("cannot run %s: %w: %s", args[0], err, lastLines(out, 10))
 	}

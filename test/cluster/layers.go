@@ -12,7 +12,7 @@ import (
 )
 
 // recipe changes when the same layer is made in another way.
-const recipe = 1
+const recipe = 2
 
 // fill lays the files of a layer below root. Scratch is for what is only
 // needed on the way.
@@ -32,6 +32,11 @@ func (m *maker) fill(ctx context.Context, l layer, built []string, root, scratch
 	}
 	if len(l.debian) > 0 {
 		if err := unpackDebian(ctx, l.debian, root, scratch); err != nil {
+			return err
+		}
+	}
+	if l.source {
+		if err := compileForMusl(ctx, root, scratch); err != nil {
 			return err
 		}
 	}

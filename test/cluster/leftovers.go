@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,7 +22,7 @@ type Surroundings map[string][]string
 var usualFolders = []string{
 	"/var/lib/kubelet", "/var/lib/containerd", "/var/lib/cni", "/var/lib/etcd", "/var/log/pods", "/var/log/containers",
 	"/run/containerd", "/run/netns", "/run/runc", "/run/runsc", "/run/cni-ipam", "/run/bed", "/opt/containerd", "/opt/cni", "/etc/cni",
-	"/etc/kubernetes", "/root/.kube", "/run/xtables.lock",
+	"/etc/kubernetes",
 }
 
 // LookAround takes note of the machine. Compare two of them.
@@ -42,7 +43,11 @@ func LookAround() (Surroundings, error) {
 			around["setting"] = append(around["setting"], name+"="+strings.TrimSpace(string(value)))
 		}
 	}
-	for _, dir := range usualFolders {
+	folders := slices.Clone(usualFolders)
+	if home, err := os.UserHomeDir(); err == nil {
+		folders = append(folders, filepath.Join(home, ".kube"))
+	}
+	for _, dir := range folders {
 		if _, err := os.Lstat(dir); err == nil {
 			around["folder"] = append(around["folder"], dir)
 		}
@@ -50,23 +55,30 @@ func LookAround() (Surroundings, error) {
 	return around, nil
 }
 
+// changing is what the machine counts down by itself.
+var changing = regexp.MustCompile(`\b(expires|valid_lft|preferred_lft) \S+`)
+
 func lines(out []byte) []string {
 	var found []string
 	for line := range strings.Lines(string(out)) {
-		if line = strings.Join(strings.Fields(line), " "); line != "" {
+		line = strings.Join(strings.Fields(changing.ReplaceAllString(line, "")), " ")
+		if line != "" {
 			found = append(found, line)
 		}
 	}
 	return found
 }
 
+// linger is how long an interface may outlive the last process of its
+// namespace.
+const linger = 2 * time.Second
+
 // Leftovers names everything that is left of a cluster that is down: its
 // processes, namespaces, mounts, cgroups and files, and whatever the machine
 // has now and had not before.
 func (b *Bed) Leftovers(s State, before Surroundings) ([]string, error) {
 	var left []string
-	// An interface goes a moment after the last process of its namespace.
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(linger); ; time.Sleep(100 * time.Millisecond) {
 		now, err := LookAround()
 		if err != nil {
 			return nil, err
@@ -110,8 +122,8 @@ func (s Surroundings) since(before Surroundings) []string {
 	return found
 }
 
-// processesOf are processes in one of the cluster's namespaces, or that run
-// one of its programs, or that have its folder in their arguments.
+// processesOf are processes in one of the cluster's namespaces, cgroups or
+// folders, or that have its folder in their arguments.
 func processesOf(s State) []string {
 	var found []string
 	entries, err := os.ReadDir("/proc")
@@ -137,8 +149,11 @@ func belongs(pid string, s State) string {
 			return "in the cluster's " + kind + " namespace"
 		}
 	}
-	if exe, err := os.Readlink(filepath.Join("/proc", pid, "exe")); err == nil && strings.HasPrefix(exe, s.Bin+"/") {
-		return "runs " + exe
+	if cwd, err := os.Readlink(filepath.Join("/proc", pid, "cwd")); err == nil && strings.HasPrefix(cwd, s.Work+"/") {
+		return "in the folder " + cwd
+	}
+	if command, err := os.ReadFile(filepath.Join("/proc", pid, "cmdline")); err == nil && strings.Contains(string(command), s.Work+"/") {
+		return "started with the cluster's folder"
 	}
 	groups, err := os.ReadFile(filepath.Join("/proc", pid, "cgroup"))
 	if err == nil && strings.Contains(string(groups), s.Name) {

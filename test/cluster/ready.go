@@ -36,6 +36,7 @@ func (b *Bed) waitReady(ctx context.Context, s State) error {
 	b.log.Info("API server is ready")
 	apply := exec.CommandContext(ctx, filepath.Join(s.Bin, "kubectl"), "--kubeconfig", s.Kubeconfig,
 		"create", "-f", filepath.Join(s.Work, "etc", "system.yaml"))
+	apply.Env = append(os.Environ(), s.Env()...)
 	if out, err := apply.CombinedOutput(); err != nil {
 		return fmt.Errorf("cannot create the cluster's own objects: %w: %s", err, out)
 	}

@@ -43,6 +43,12 @@ func ReadState(work string) (State, error) {
 	return s, nil
 }
 
+// Env is the environment in which programs find the cluster. What kubectl
+// would keep in the user's home goes to the cluster's folder.
+func (s State) Env() []string {
+	return []string{"KUBECONFIG=" + s.Kubeconfig, "KUBECACHEDIR=" + filepath.Join(s.Work, "kubectl"), "CODE_SANDBOX_BED_WORK=" + s.Work}
+}
+
 func (b *Bed) writeState(s State) error {
 	raw, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {

@@ -49,7 +49,7 @@ func runWith(ctx context.Context, s cluster.State, args []string) error {
 	}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig, "CODE_SANDBOX_BED_WORK="+s.Work)
+	cmd.Env = append(os.Environ(), s.Env()...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 20 * time.Second
 	return cmd.Run()

@@ -42,15 +42,19 @@ print(numpy.array([1, 2]) * 2); print(len(pandas.DataFrame({'a': [1, 2]}))); b =
 	f("agent-root", "user 0 shell True\n/root", "print(os.path.expanduser('~'))")
 	// a user by name
 	f("agent-named", "user 1000 shell True\n/home/app", "print(os.getcwd())")
+	// another C library
+	f("agent-musl", "user 1000 shell False\nmusl", "import asyncio, hashlib, json, socket, zlib; print('musl' if 'linux-musl/libc.so' in open('/proc/self/maps').read() else 'not musl')")
 }
 
-// asItIs drops what overrides the image's own user, and gives it a /tmp beside
-// its read-only root.
+// asItIs drops what overrides the image's own user, and gives the pod a folder
+// to write to.
 func asItIs(p *corev1.Pod) {
-	p.Spec.Volumes = []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
-	p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "MPLCONFIGDIR", Value: "/tmp"}} // else matplotlib complains of the root
-	p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "tmp", MountPath: "/tmp"}}
 	p.Spec.SecurityContext.RunAsNonRoot, p.Spec.SecurityContext.RunAsUser = nil, nil
+	p.Spec.Volumes = []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	main := &p.Spec.Containers[0]
+	main.VolumeMounts = []corev1.VolumeMount{{Name: "tmp", MountPath: "/tmp"}}
+	main.Env = []corev1.EnvVar{{Name: "MPLCONFIGDIR", Value: "/tmp"}}
+	main.Resources.Limits = nil
 }
 
 // A user by name cannot be shown to be no root, so the kubelet refuses it
