@@ -44,7 +44,8 @@ frameworks: build ## agents of real frameworks, their tool calls sandboxed; the 
 	/usr/bin/python3 test/frameworks/run.py core
 	/usr/bin/python3 test/frameworks/run.py --service bin/code-sandbox $(FRAMEWORKS)
 
-FRAMEWORKS := openai_agents langchain pydantic_ai mcp fastmcp crewai llama_index google_adk anthropic strands smolagents
+# The rest are crewai llama_index google_adk anthropic strands smolagents.
+FRAMEWORKS := openai_agents langchain pydantic_ai mcp fastmcp
 
 test: ## everything
 	@sh test/setup.sh test
