@@ -19,7 +19,7 @@ build: ## build bin/code-sandbox
 demo: build ## a model's text reads the agent's key, without us and under us
 	@echo "Without Code Sandbox:"
 	@cd docs/examples/demo && OPENAI_API_KEY=sk-demo-0123456789abcdef python3 agent.py
-	@echo "\nUnder code-sandbox local -- python3 agent.py:"
+	@echo "\nUnder code-sandbox local --summary --tool-functions 'tools:*' -- python3 agent.py:"
 	@cd docs/examples/demo && OPENAI_API_KEY=sk-demo-0123456789abcdef ../../../bin/code-sandbox local --summary --tool-functions 'tools:*' -- python3 agent.py
 
 check: ## the quick inner loop: format, vet, unit tests

@@ -250,7 +250,7 @@ def _execute(source, path):
     except BaseException as e:
         record["exit_code"] = 130 if isinstance(e, KeyboardInterrupt) else 1
         record["errors"] = _errors(e)
-        _show(e)
+        _show(e, path)
     return record
 
 
@@ -318,10 +318,10 @@ def _error(e):
     return error
 
 
-def _show(e):
-    """Prints the traceback, without the frames of this file."""
+def _show(e, path):
+    """Prints the traceback from the program's first frame on; a syntax error has none."""
     tb = e.__traceback__
-    while tb is not None and tb.tb_frame.f_code.co_filename == __file__:
+    while tb is not None and tb.tb_frame.f_code.co_filename != path:
         tb = tb.tb_next
     _flush()
     _try(sys.excepthook, type(e), e.with_traceback(tb), tb)
