@@ -37,6 +37,10 @@ func runLocalAgent(o localOptions) error {
 	if err != nil {
 		return err
 	}
+	if len(s.proxy.Tools()) == 0 {
+		fmt.Fprintln(os.Stderr, "code-sandbox: no tool of the agent was found, so none ran in a sandbox; "+
+			"a program that calls its functions by hand names them with --tool-functions 'module:*'")
+	}
 	if o.summary {
 		printSummary(os.Stderr, s.proxy.Tools(), s.proxy.Used())
 	}

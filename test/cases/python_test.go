@@ -96,7 +96,7 @@ func TestR25Traceback(t *testing.T) {
 	f := func(code string) {
 		t.Helper()
 		a := shared.run(t, code)
-		for _, bad := range []string{"bootstrap", "zygote", "serve(", "_execute", "<frozen runpy"} {
+		for _, bad := range []string{"ast.py", "bootstrap", "zygote", "serve(", "_execute", "<frozen runpy"} {
 			if a.ExitCode != 1 || strings.Contains(a.Stderr, bad) {
 				t.Errorf("%q: exit code %d:\n%s", code, a.ExitCode, a.Stderr)
 			}
