@@ -55,7 +55,7 @@ func parseLocal(args []string) (localOptions, error) {
 	fs.StringVar(&o.python, "python", "python3", "run programs with this CPython, 3.8 or newer: a command or a `path`; its environment's packages come along")
 	fs.Var(&o.preload, "preload", "import these `modules` ahead of time, comma-separated (default: numpy and pandas where installed; \"none\" for none)")
 	fs.BoolVar(&o.freshInterpreter, "fresh-interpreter", false, "boot an interpreter per sandbox instead of forking one: own hash seed and address layout, at about half the throughput")
-	fs.StringVar(&o.isolation, "isolation", "namespaces", "what stands around a program: namespaces, or none, which is for programs you trust as you trust their author")
+	fs.StringVar(&o.isolation, "isolation", local.Namespaces, "what stands around a program: namespaces, or none, which is for programs you trust as you trust their author")
 	fs.StringVar(&o.dns, "dns", "relay", "what a program can look up: relay (this machine's name servers) or none")
 	fs.Var(&o.memory, "memory", "memory of one sandbox, its files included")
 	fs.Var(&o.disk, "disk", "files of one sandbox: working directory, /tmp and /dev/shm together; they count as memory")
@@ -98,7 +98,7 @@ func (o *localOptions) validate() error {
 	switch {
 	case o.dns != "relay" && o.dns != "none":
 		return fmt.Errorf("%w: --dns is %q; it can be relay or none", errUsage, o.dns)
-	case o.isolation != "namespaces" && o.isolation != local.BareIsolation:
+	case o.isolation != local.Namespaces && o.isolation != local.BareIsolation:
 		return fmt.Errorf("%w: --isolation is %q; it can be namespaces or none", errUsage, o.isolation)
 	case o.target < 1 || o.target > o.max:
 		return fmt.Errorf("%w: --target is %d; it can be 1 to --max, which is %d", errUsage, o.target, o.max)

@@ -52,10 +52,7 @@ type Bare struct {
 	stopped    <-chan struct{}
 	background sync.WaitGroup
 
-	mu        sync.Mutex
-	closed    bool
-	sandboxes map[string]*bareSandbox
-	watchers  map[chan pool.Event]struct{}
+	*roster[*bareSandbox]
 }
 
 var _ pool.Driver = (*Bare)(nil)
@@ -78,7 +75,7 @@ func NewBare(opts BareOptions) (*Bare, error) {
 	d := &Bare{
 		opts: opts, folder: folder, program: program, watchdog: newWatchdog(opts.MemoryBytes),
 		starts: make(chan func()), stop: cancel, stopped: ctx.Done(),
-		sandboxes: map[string]*bareSandbox{}, watchers: map[chan pool.Event]struct{}{},
+		roster: newRoster[*bareSandbox](),
 	}
 	if d.cgroups, err = newCgroups(opts.MemoryBytes); err != nil {
 		opts.Logger.Warn("no memory cgroup can be made: memory is bounded for each process alone", "reason", err)
@@ -138,48 +135,13 @@ func (d *Bare) Start(ctx context.Context, t pool.Template) (pool.Sandbox, error)
 	return s, nil
 }
 
-// add records a new sandbox; false when the driver is closed.
-func (d *Bare) add(s *bareSandbox) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		return false
-	}
-	d.sandboxes[s.id] = s
-	d.tell(pool.Event{ID: s.id})
-	return true
-}
-
-// Destroy implements pool.Driver.
-func (d *Bare) Destroy(_ context.Context, id string) error {
-	d.mu.Lock()
-	s := d.sandboxes[id]
-	d.mu.Unlock()
-	if s == nil {
-		return nil
-	}
-	err := s.destroy()
-	d.mu.Lock()
-	delete(d.sandboxes, id)
-	d.mu.Unlock()
-	return err
-}
-
 // Close ends every sandbox and removes their folders.
 func (d *Bare) Close() error {
-	d.mu.Lock()
-	d.closed = true
-	sandboxes := d.sandboxes
-	d.sandboxes = map[string]*bareSandbox{}
-	d.mu.Unlock()
-	var errs []error
-	for _, s := range sandboxes {
-		errs = append(errs, s.destroy())
-	}
+	err := d.roster.close()
 	d.stop()
 	d.background.Wait()
 	if d.cgroups != nil {
 		d.cgroups.close()
 	}
-	return errors.Join(append(errs, d.program.Close(), d.folder.remove())...)
+	return errors.Join(err, d.program.Close(), d.folder.remove())
 }

@@ -46,9 +46,9 @@ func (d *Driver) zygote(ctx context.Context, t pool.Template) (*zygote, error) {
 		return b.pick(ctx)
 	}
 	key := t.Key()
-	d.mu.Lock()
-	if d.closed {
-		d.mu.Unlock()
+	d.zygotesMu.Lock()
+	if d.zygotes == nil {
+		d.zygotesMu.Unlock()
 		return nil, errClosed
 	}
 	b := d.zygotes[key]
@@ -58,7 +58,7 @@ func (d *Driver) zygote(ctx context.Context, t pool.Template) (*zygote, error) {
 		})
 		d.zygotes[key] = b
 	}
-	d.mu.Unlock()
+	d.zygotesMu.Unlock()
 	return b.pick(ctx)
 }
 

@@ -60,9 +60,9 @@ func (d *Driver) copyBrood(t pool.Template) (*brood, error) {
 	}
 	sum := sha256.Sum256(b)
 	key := "copy " + hex.EncodeToString(sum[:])
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
+	d.zygotesMu.Lock()
+	defer d.zygotesMu.Unlock()
+	if d.zygotes == nil {
 		return nil, errClosed
 	}
 	brood := d.zygotes[key]

@@ -33,6 +33,9 @@ const (
 	hostIDs      = 1024             // more than there are sandboxes at once
 )
 
+// Namespaces is what a Driver puts around a program.
+const Namespaces = "namespaces"
+
 // Options configure a Driver.
 type Options struct {
 	// Python is the interpreter; see LookPython.
@@ -57,7 +60,6 @@ type Options struct {
 // Driver implements pool.Driver.
 type Driver struct {
 	opts         Options
-	isolation    string
 	unprivileged bool
 	seccomp      string
 	relay        *relay
@@ -67,12 +69,11 @@ type Driver struct {
 	births       atomic.Uint64 // sandboxes asked for
 	background   sync.WaitGroup
 
-	mu        sync.Mutex
-	closed    bool
-	zygotes   map[string]*brood // by template key
+	*roster[*sandbox]
+
+	zygotesMu sync.Mutex
+	zygotes   map[string]*brood // by template key; nil when closed
 	copies    []string          // keys of copies' programs there, the last used last
-	sandboxes map[string]*sandbox
-	watchers  map[chan pool.Event]struct{}
 }
 
 var _ pool.Driver = (*Driver)(nil)
@@ -89,11 +90,10 @@ func New(opts Options) (*Driver, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	d := &Driver{
-		opts: opts, isolation: "namespaces", unprivileged: !mayMount(),
+		opts: opts, unprivileged: !mayMount(),
 		relay:    &relay{servers: servers, lookups: new(atomic.Int64)},
 		watchdog: newWatchdog(opts.MemoryBytes), stop: cancel,
-		zygotes: map[string]*brood{}, sandboxes: map[string]*sandbox{},
-		watchers: map[chan pool.Event]struct{}{},
+		roster: newRoster[*sandbox](), zygotes: map[string]*brood{},
 	}
 	if err := d.boundMemory(); err != nil {
 		cancel()
@@ -124,7 +124,7 @@ func (d *Driver) boundMemory() error {
 func (d *Driver) without(layer string) bool { return slices.Contains(d.opts.Without, layer) }
 
 // Isolation names what stands around a program.
-func (d *Driver) Isolation() string { return d.isolation }
+func (d *Driver) Isolation() string { return Namespaces }
 
 // MemoryBy says what holds the memory limit: "cgroup", or "watchdog".
 func (d *Driver) MemoryBy() string {
@@ -133,9 +133,6 @@ func (d *Driver) MemoryBy() string {
 	}
 	return "cgroup"
 }
-
-// Unprivileged says whether the service runs without root's rights.
-func (d *Driver) Unprivileged() bool { return d.unprivileged }
 
 // Lookups is how many DNS questions sandboxes have asked.
 func (d *Driver) Lookups() int64 { return d.relay.lookups.Load() }
@@ -168,20 +165,6 @@ func (d *Driver) Start(ctx context.Context, t pool.Template) (pool.Sandbox, erro
 	}
 	return s, nil
 }
-
-// add records a new sandbox; false when the driver is closed.
-func (d *Driver) add(s *sandbox) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		return false
-	}
-	d.sandboxes[s.id] = s
-	d.tell(pool.Event{ID: s.id})
-	return true
-}
-
-var errClosed = errors.New("the driver is closed")
 
 // spawn makes one sandbox from the zygote and waits until it is ready.
 func (d *Driver) spawn(ctx context.Context, z *zygote, t pool.Template) (*sandbox, error) {
@@ -220,32 +203,13 @@ func (d *Driver) spawn(ctx context.Context, z *zygote, t pool.Template) (*sandbo
 	return s, nil
 }
 
-// Destroy implements pool.Driver.
-func (d *Driver) Destroy(ctx context.Context, id string) error {
-	d.mu.Lock()
-	s := d.sandboxes[id]
-	d.mu.Unlock()
-	if s == nil {
-		return nil
-	}
-	err := s.destroy()
-	d.mu.Lock()
-	delete(d.sandboxes, id)
-	d.mu.Unlock()
-	return err
-}
-
 // Close ends every sandbox and every zygote, and leaves nothing behind.
 func (d *Driver) Close() error {
-	d.mu.Lock()
-	d.closed = true
-	sandboxes, broods := d.sandboxes, d.zygotes
-	d.sandboxes, d.zygotes = map[string]*sandbox{}, map[string]*brood{}
-	d.mu.Unlock()
-	var errs []error
-	for _, s := range sandboxes {
-		errs = append(errs, s.destroy())
-	}
+	d.zygotesMu.Lock()
+	broods := d.zygotes
+	d.zygotes = nil
+	d.zygotesMu.Unlock()
+	err := d.roster.close()
 	for _, b := range broods {
 		b.close()
 	}
@@ -254,7 +218,7 @@ func (d *Driver) Close() error {
 	if d.cgroups != nil {
 		d.cgroups.close()
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // config is what a zygote of template t is told.

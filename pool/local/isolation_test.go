@@ -129,9 +129,9 @@ func TestZygoteKilled(t *testing.T) {
 		_, err := s.Run(ctx, &wire.Request{Code: "import time; time.sleep(20)", TimeoutSeconds: 20}, nil)
 		failed <- err
 	}()
-	d.mu.Lock()
+	d.zygotesMu.Lock()
 	brood := d.zygotes[template().Key()]
-	d.mu.Unlock()
+	d.zygotesMu.Unlock()
 	for i := range brood.slots {
 		if z := brood.slots[i].zygote; z != nil {
 			if err := z.kill(); err != nil {

@@ -24,9 +24,9 @@ func TestZygoteIsRenewed(t *testing.T) {
 	first.spawns = zygoteSpawns
 	first.mu.Unlock()
 
-	d.mu.Lock()
+	d.zygotesMu.Lock()
 	b := d.zygotes[template().Key()]
-	d.mu.Unlock()
+	d.zygotesMu.Unlock()
 	for range zygotesPerTemplate { // one of these finds it worn
 		run(t, d, "print(1)")
 	}

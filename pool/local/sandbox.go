@@ -73,7 +73,7 @@ func (s *sandbox) Run(ctx context.Context, req *wire.Request, sink wire.Sink) (*
 	if err != nil {
 		return nil, err
 	}
-	res.Isolation = s.driver.isolation
+	res.Isolation = Namespaces
 	return res, nil
 }
 
