@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -71,26 +72,20 @@ func (s *service) tryOne(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyBound)
 	defer cancel()
 	if d, ok := s.driver.(*local.Driver); ok {
-		return s.explain(ctx, d.SelfTest(ctx, s.template))
+		return s.explain(d.SelfTest(ctx, s.template))
 	}
 	sandbox, err := s.driver.Start(ctx, s.template)
 	if err != nil {
-		return s.explain(ctx, err)
+		return s.explain(err)
 	}
 	return s.driver.Destroy(context.WithoutCancel(ctx), sandbox.ID())
 }
 
-// explain tells an error of the first start that has its cause in a module to
-// preload from one that has not.
-func (s *service) explain(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
-	}
-	for _, module := range s.template.Preload {
-		if cause := s.python.Import(ctx, module); cause != nil {
-			return fmt.Errorf("cannot preload %q: %w. Install it there, name another interpreter with --python "+
-				"(a virtual environment's is fine), or leave it out of --preload", module, cause)
-		}
+// explain says what to do about a module that cannot be preloaded.
+func (s *service) explain(err error) error {
+	if e, ok := errors.AsType[*local.ImportError](err); ok {
+		return fmt.Errorf("cannot preload %q in %s: %s. Install it there, name another interpreter with --python "+
+			"(a virtual environment's is fine), or leave it out of --preload", e.Module, s.python.Executable, e.Cause)
 	}
 	return err
 }

@@ -186,8 +186,11 @@ func setLimit(pid, resource int, value uint64) error {
 func (s *bareSandbox) await(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { s.control.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	word := make([]byte, 1)
-	_, err := s.control.Read(word)
+	word := make([]byte, 600)
+	n, err := s.control.Read(word)
+	if e := unimportable(word[:max(n, 0)]); e != nil {
+		return e
+	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}

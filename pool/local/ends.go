@@ -110,6 +110,9 @@ func notReady(said []byte, err error) error {
 	if len(said) > 0 && said[0] == 'X' {
 		return fmt.Errorf("the sandbox cannot be closed in: %s", said[1:])
 	}
+	if e := unimportable(said); e != nil {
+		return e
+	}
 	return fmt.Errorf("the sandbox did not get ready: %w", err)
 }
 

@@ -183,9 +183,14 @@ func (z *zygote) configure(ctx context.Context, config zygoteConfig) error {
 	var ready struct {
 		Proc  bool   `json:"proc"`
 		Error string `json:"error"`
+		// Module is set when this one cannot be imported.
+		Module string `json:"module"`
 	}
 	if err := json.Unmarshal(buf[:n], &ready); err != nil {
 		return fmt.Errorf("cannot understand the zygote: %w", err)
+	}
+	if ready.Module != "" {
+		return &ImportError{Module: ready.Module, Cause: ready.Error}
 	}
 	if ready.Error != "" {
 		return fmt.Errorf("the zygote cannot get ready: %s", ready.Error)

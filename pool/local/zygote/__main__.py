@@ -4,7 +4,8 @@ It never runs a program itself, holds nothing secret, and has one thread. The
 service talks to it over descriptor 3, a SOCK_SEQPACKET socket:
 
     service -> zygote   the configuration, as JSON; once
-    zygote  -> service  {"proc": bool} when it is ready, or {"error": text}
+    zygote  -> service  {"proc": bool} when it is ready, or {"error": text},
+                        with "module" when that one cannot be imported
     service -> zygote   an 8-byte id, with the descriptors control, stdout,
                         stderr and any files of cgroups to join
     zygote  -> service  "P" + id, with pidfds of the sandbox's init and of its
@@ -18,7 +19,6 @@ import _signal  # signal wraps its functions in enumerations, which each fork wo
 import array
 import base64
 import gc
-import importlib
 import json
 import os
 import signal
@@ -57,8 +57,7 @@ class Zygote:
         bootstrap.furnish()
         end_first()
         sys.path[:] = self.config["sys_path"]
-        for module in self.config["preload"]:
-            importlib.import_module(module)
+        bootstrap.import_all(self.config["preload"])
         self.config["programs"] = {INIT: base64.b64decode(self.config["init"])}
         if self.config["fresh_interpreter"]:
             self.config["programs"][BOOTSTRAP] = compiled_bootstrap()
@@ -198,6 +197,11 @@ def end_first():
             f.write(str(OOM_SCORE))
 
 
+def give_up(channel, why):
+    channel.send(json.dumps(why).encode())
+    os._exit(1)
+
+
 def main():
     os.environ.pop("LD_BIND_NOW", None)  # for this process, not for programs
     own_descriptors()
@@ -206,9 +210,10 @@ def main():
     try:
         zygote = Zygote(channel, config)
         zygote.prepare()
+    except bootstrap.Unimportable as e:
+        give_up(channel, {"error": str(e)[:600], "module": e.module})
     except BaseException as e:
-        channel.send(json.dumps({"error": "%s: %s" % (type(e).__name__, e)}).encode()[:4000])
-        os._exit(1)
+        give_up(channel, {"error": ("%s: %s" % (type(e).__name__, e))[:600]})
     channel.send(json.dumps({"proc": config["proc"]}).encode())
     zygote.serve()
 

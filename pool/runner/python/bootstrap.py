@@ -80,6 +80,22 @@ def furnish():
     site.sethelper()
 
 
+class Unimportable(Exception):
+    """Names a module to preload that cannot be imported; the text is Python's."""
+
+    def __init__(self, module, cause):
+        super().__init__("%s: %s" % (type(cause).__name__, cause))
+        self.module = module
+
+
+def import_all(modules):
+    for module in modules:
+        try:
+            __import__(module)
+        except BaseException as e:  # whatever a module raises
+            raise Unimportable(module, e) from e
+
+
 def serve(control, work=WORK):
     """Warms up, says ready, runs the one request and ends the process."""
     owner = os.getpid()
@@ -384,8 +400,11 @@ def start(control, sys_path, preload, work=WORK):
     """Serves in an interpreter of its own: what a zygote would have done first."""
     furnish()
     sys.path[:] = sys_path
-    for module in preload:
-        __import__(module)
+    try:
+        import_all(preload)
+    except Unimportable as e:
+        os.write(control, b"M" + ("%s\0%s" % (e.module, e)).encode("utf-8", "replace")[:500])
+        os._exit(1)
     gc.collect()
     gc.freeze()
     serve(control, work)
