@@ -20,6 +20,7 @@ const (
 	maxTools   = 2000
 	maxEnv     = 2000
 	maxEnvSize = 64 << 10 // bytes of all values that cross
+	maxDepth   = 256      // of the JSON: more than any typed value needs
 )
 
 // bootRecord is what a process tells of itself, as far as it is looked at here.
@@ -187,33 +188,11 @@ func paths(all ...string) []string {
 
 // decode reads one JSON object, bounded in depth.
 func decode(body []byte, to any) error {
-	if err := shallow(body); err != nil {
-		return err
+	if wire.Depth(body) > maxDepth {
+		return fmt.Errorf("it is nested deeper than %d levels", maxDepth)
 	}
 	if err := json.Unmarshal(body, to); err != nil {
 		return fmt.Errorf("it is not as PROTOCOL.md has it: %w", err)
-	}
-	return nil
-}
-
-// shallow refuses JSON that nests deeper than any typed value may.
-func shallow(body []byte) error {
-	const most = 256
-	now, quoted := 0, false
-	for i := 0; i < len(body); i++ {
-		switch c := body[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			if now++; now > most {
-				return fmt.Errorf("it is nested deeper than %d levels", most)
-			}
-		case c == '}' || c == ']':
-			now--
-		}
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/code-sandbox/code-sandbox/pool/wire"
 )
 
 // frameDepth bounds the nesting of a frame: typed values of depth 64 take up to
@@ -31,7 +33,7 @@ type callFrame struct {
 // parseFrame checks the bytes of a frame: valid JSON of bounded depth, one
 // object, the nonce of our request.
 func parseFrame(body []byte, nonce string) (*callFrame, error) {
-	if d := depth(body); d > frameDepth {
+	if wire.Depth(body) > frameDepth {
 		return nil, fmt.Errorf("it is nested deeper than %d levels", frameDepth)
 	}
 	if !json.Valid(body) {
@@ -81,26 +83,6 @@ func keep(fields map[string]json.RawMessage) json.RawMessage {
 	}
 	b.WriteByte('}')
 	return b.Bytes()
-}
-
-// depth is how deep brackets nest, found before anything recurses over them.
-func depth(body []byte) (deepest int) {
-	now, quoted := 0, false
-	for i := 0; i < len(body); i++ {
-		switch c := body[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			now++
-			deepest = max(deepest, now)
-		case c == '}' || c == ']':
-			now--
-		}
-	}
-	return deepest
 }
 
 // withNonce adds the nonce to a request's JSON object.
