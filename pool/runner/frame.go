@@ -1,8 +1,10 @@
 package runner
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 )
@@ -28,16 +30,8 @@ func writeBody(w io.Writer, body []byte) error {
 
 // readRecord reads one record, bounded.
 func readRecord(r io.Reader) (*record, error) {
-	var head [4]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return nil, err
-	}
-	size := binary.BigEndian.Uint32(head[:])
-	if size > maxRecord {
-		return nil, fmt.Errorf("a record of %d bytes is over the limit of %d", size, maxRecord)
-	}
-	body := make([]byte, size)
-	if _, err := io.ReadFull(r, body); err != nil {
+	body, err := readBody(r, maxRecord)
+	if err != nil {
 		return nil, err
 	}
 	rec := new(record)
@@ -45,4 +39,29 @@ func readRecord(r io.Reader) (*record, error) {
 		return nil, err
 	}
 	return rec, nil
+}
+
+var errTooLarge = errors.New("a frame is too large")
+
+// readBody reads the bytes of one frame.
+func readBody(r io.Reader, limit int) ([]byte, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	size := binary.BigEndian.Uint32(head[:])
+	if head[0] == 'X' { // the zygote's word in place of a copy; no frame is that large
+		said := make([]byte, 500)
+		n, _ := r.Read(said)
+		return nil, fmt.Errorf("the sandbox cannot be closed in: %s%s", head[1:], said[:max(n, 0)])
+	}
+	if int64(size) > int64(limit) {
+		return nil, fmt.Errorf("%w: %d bytes, over the limit of %d", errTooLarge, size, limit)
+	}
+	// The buffer grows with what arrives, not with what was announced.
+	var body bytes.Buffer
+	if _, err := io.CopyN(&body, r, int64(size)); err != nil {
+		return nil, errors.Join(err, io.ErrUnexpectedEOF)
+	}
+	return body.Bytes(), nil
 }

@@ -1,12 +1,9 @@
 package runner
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -72,31 +69,6 @@ func exchange(control net.Conn, request []byte, nonce string) (*callFrame, error
 		return nil, err
 	}
 	return parseFrame(body, nonce)
-}
-
-var errTooLarge = errors.New("a frame is too large")
-
-// readBody reads the bytes of one frame of a copy.
-func readBody(r io.Reader, limit int) ([]byte, error) {
-	var head [4]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return nil, err
-	}
-	size := binary.BigEndian.Uint32(head[:])
-	if head[0] == 'X' { // the zygote's word in place of a copy; no frame is that large
-		said := make([]byte, 500)
-		n, _ := r.Read(said)
-		return nil, fmt.Errorf("the sandbox cannot be closed in: %s%s", head[1:], said[:max(n, 0)])
-	}
-	if int64(size) > int64(limit) {
-		return nil, fmt.Errorf("%w: %d bytes, over the limit of %d", errTooLarge, size, limit)
-	}
-	// The buffer grows with what arrives, not with what was announced.
-	var body bytes.Buffer
-	if _, err := io.CopyN(&body, r, int64(size)); err != nil {
-		return nil, errors.Join(err, io.ErrUnexpectedEOF)
-	}
-	return body.Bytes(), nil
 }
 
 // refusal is the error that a copy's failed frame tells.

@@ -27,8 +27,7 @@ const (
 )
 
 // Process is a started interpreter that blocks on its control socket (see
-// python/bootstrap.py). Every
-// field must be set.
+// python/bootstrap.py). Every field must be set.
 type Process struct {
 	Control        net.Conn
 	Stdout, Stderr *os.File // read ends, non-blocking
