@@ -37,6 +37,7 @@ func (z *zygote) spawn(ctx context.Context, fds []int, exited func(exit)) (initF
 		return -1, -1, err
 	}
 	if err := z.send(id, fds); err != nil {
+		z.forget(id)
 		return -1, -1, fmt.Errorf("cannot ask the zygote for a sandbox: %w", err)
 	}
 	select {
@@ -58,6 +59,14 @@ func (z *zygote) register(b *birth) (uint64, error) {
 	z.spawns++
 	z.pending[id] = b
 	return id, nil
+}
+
+// forget drops a birth that was never asked for: a zygote that waits for one is
+// not idle, and would never be closed.
+func (z *zygote) forget(id uint64) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	delete(z.pending, id)
 }
 
 func (z *zygote) send(id uint64, fds []int) error {
