@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -180,17 +181,19 @@ func (s *service) limits() sidecar.Limits {
 	return l
 }
 
-// serve runs pool and sidecar, and beside in a goroutine, until ctx ends or one of them fails; the sidecar
-// stops first, then the pool under it.
+// serve runs pool and sidecar, and beside in a goroutine, until ctx ends or one
+// of them fails. The sidecar stops first, then the pool under it.
 func (s *service) serve(ctx context.Context, beside func(context.Context)) error {
 	poolCtx, stopPool := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopPool()
 	poolDone := make(chan error, 1)
 	go func() { poolDone <- s.pool.Run(poolCtx) }()
 
+	var besides sync.WaitGroup
+	defer besides.Wait()
 	besideCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go beside(besideCtx)
+	besides.Go(func() { beside(besideCtx) })
 
 	err := s.sidecar.Run(ctx)
 	stopPool()
