@@ -18,7 +18,7 @@ import (
 
 var (
 	ctx    = context.Background()
-	plain  = pool.Template{Limits: pool.DefaultLimits(), DNS: "relay"}
+	plain  = pool.Template{Limits: wire.DefaultLimits(), DNS: "relay"}
 	alice  = pool.Caller{Tenant: "a", Name: "alice"}
 	bob    = pool.Caller{Tenant: "b", Name: "bob"}
 	second = &wire.Request{Code: "sleep 1"}

@@ -15,8 +15,8 @@ type Template struct {
 	// machine, where the driver's own interpreter is the image.
 	Image string `json:"image,omitempty"`
 	// Preload names Python modules imported before the sandbox is ready.
-	Preload []string `json:"preload,omitempty"`
-	Limits  Limits   `json:"limits"`
+	Preload []string    `json:"preload,omitempty"`
+	Limits  wire.Limits `json:"limits"`
 	// DNS is "relay" (lookups are answered) or "none".
 	DNS string `json:"dns"`
 	// Copy makes the sandbox a copy of an agent's program, ready for one call of
@@ -26,9 +26,6 @@ type Template struct {
 	// no part of the key: it does not change what a sandbox is.
 	Warm int `json:"-"`
 }
-
-// Limits bounds one sandbox.
-type Limits = wire.Limits
 
 // Key is a hash over all of the template.
 func (t Template) Key() string {
@@ -42,6 +39,3 @@ func (t Template) Key() string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:8])
 }
-
-// DefaultLimits fit a snippet that a model writes to look at some data.
-func DefaultLimits() Limits { return wire.DefaultLimits() }

@@ -19,7 +19,7 @@ func TestFakeConforms(t *testing.T) {
 	open := func(*testing.T) pool.Driver {
 		return &pooltest.Fake{StartDelay: 5 * time.Millisecond, DestroyDelay: 5 * time.Millisecond}
 	}
-	pooltest.Conformance(t, open, pool.Template{Limits: pool.DefaultLimits(), DNS: "relay"})
+	pooltest.Conformance(t, open, pool.Template{Limits: wire.DefaultLimits(), DNS: "relay"})
 }
 
 // What tests of the pool set up does happen.
