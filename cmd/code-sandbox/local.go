@@ -151,11 +151,7 @@ func (o *localOptions) template(python local.Python) pool.Template {
 	preload := []string(o.preload)
 	switch {
 	case len(preload) == 0:
-		for _, module := range []string{"numpy", "pandas"} {
-			if slices.Contains(python.Packages, module) {
-				preload = append(preload, module)
-			}
-		}
+		preload = python.Packages
 	case slices.Equal(preload, []string{"none"}):
 		preload = nil
 	}

@@ -18,13 +18,13 @@ type Python struct {
 	Version    string   `json:"version"`
 	Path       []string `json:"path"`     // sys.path
 	Prefixes   []string `json:"prefixes"` // where it and its packages live
-	// Packages are those of DataPackages that are installed.
+	// Packages are those of dataPackages that are installed.
 	Packages []string `json:"packages"`
 }
 
-// DataPackages are what snippets import most: worth importing ahead of time
+// dataPackages are what snippets import most: worth importing ahead of time
 // where they are installed.
-var DataPackages = []string{"numpy", "pandas", "matplotlib"}
+var dataPackages = []string{"numpy", "pandas"}
 
 // findPython asks the interpreter called name, a path or a command, what it is.
 const findPython = `
@@ -55,7 +55,7 @@ func LookPython(ctx context.Context, name string) (Python, error) {
 		return Python{}, fmt.Errorf("cannot find the Python interpreter %q: %w: install one, or name one with --python", name, err)
 	}
 	// A clean environment but for what a version manager's shim needs.
-	cmd := exec.CommandContext(ctx, path, append([]string{"-c", findPython}, DataPackages...)...)
+	cmd := exec.CommandContext(ctx, path, append([]string{"-c", findPython}, dataPackages...)...)
 	cmd.Dir = "/"
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
