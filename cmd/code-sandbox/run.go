@@ -48,10 +48,7 @@ func run(ctx context.Context, o runOptions) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errRun, err)
 	}
-	if code := o.exit(res); code != 0 {
-		return exitCode(code)
-	}
-	return nil
+	return codeError(o.exit(res))
 }
 
 // send posts the request and follows the answer.

@@ -137,7 +137,7 @@ func (d *Bare) Start(ctx context.Context, t pool.Template) (pool.Sandbox, error)
 
 // Close ends every sandbox and removes their folders.
 func (d *Bare) Close() error {
-	err := d.roster.close()
+	err := d.closeAll()
 	d.stop()
 	d.background.Wait()
 	if d.cgroups != nil {

@@ -2,7 +2,6 @@ package local
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -157,8 +156,7 @@ func (t *tree) cgroupMembers() map[int]bool {
 	}
 	b, _ := os.ReadFile(filepath.Join(t.cgroup.dir, "cgroup.procs"))
 	for word := range bytes.FieldsSeq(b) {
-		var pid int
-		if _, err := fmt.Sscan(string(word), &pid); err == nil {
+		if pid, err := strconv.Atoi(string(word)); err == nil {
 			members[pid] = true
 		}
 	}

@@ -283,10 +283,6 @@ func startTime(pid int) int64 {
 	if err != nil {
 		return 0
 	}
-	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-	if len(fields) < 20 || string(fields[0]) == "Z" { // a zombie has ended
-		return 0
-	}
-	n, _ := strconv.ParseInt(string(fields[19]), 10, 64)
-	return n
+	p, _ := parseStat(b)
+	return p.started
 }

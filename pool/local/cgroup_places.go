@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -84,13 +85,5 @@ func cgroupMounts() []cgroupMount {
 
 func hasWord(file, word string) bool {
 	b, err := os.ReadFile(file)
-	if err != nil {
-		return false
-	}
-	for _, w := range strings.Fields(string(b)) {
-		if w == word {
-			return true
-		}
-	}
-	return false
+	return err == nil && slices.Contains(strings.Fields(string(b)), word)
 }

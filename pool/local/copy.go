@@ -6,7 +6,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"path/filepath"
+	"slices"
 
 	"github.com/code-sandbox/code-sandbox/pool"
 	"github.com/code-sandbox/code-sandbox/pool/api"
@@ -23,9 +25,7 @@ func copyExecution(c *wire.Copy, hook string) *execution {
 	argv := append([]string{c.Python}, c.Flags...)
 	argv = append(argv, filepath.Join(hook, "runcopy.py"), "--request-fd", "3", "--result-fd", "4")
 	env := map[string]string{"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "USER": "sandbox"}
-	for name, value := range c.Env {
-		env[name] = value
-	}
+	maps.Copy(env, c.Env)
 	env["HOME"], env["TMPDIR"] = "/tmp", "/tmp"
 	return &execution{Argv: argv, Env: env, TwoEnds: true}
 }
@@ -70,7 +70,8 @@ func (d *Driver) copyBrood(t pool.Template) (*brood, error) {
 		brood = newBrood(1, func(ctx context.Context) (*zygote, error) { return startZygote(ctx, d.opts.Python, config, &d.births) })
 		d.zygotes[key] = brood
 	}
-	d.copies = append(without(d.copies, key), key)
+	d.notUsed(key)
+	d.copies = append(d.copies, key)
 	d.forget()
 	return brood, nil
 }
@@ -78,26 +79,20 @@ func (d *Driver) copyBrood(t pool.Template) (*brood, error) {
 // forget closes the zygotes of programs that were not used for longest, beyond
 // copyBroods, where nothing lives in them. The caller holds the lock.
 func (d *Driver) forget() {
-	for _, key := range append([]string(nil), d.copies[:len(d.copies)-1]...) {
+	for _, key := range slices.Clone(d.copies[:len(d.copies)-1]) {
 		if len(d.copies) <= copyBroods {
 			return
 		}
 		if b := d.zygotes[key]; b.idle() {
 			delete(d.zygotes, key)
-			d.copies = without(d.copies, key)
+			d.notUsed(key)
 			d.background.Go(b.close)
 		}
 	}
 }
 
-func without(keys []string, key string) []string {
-	kept := make([]string, 0, len(keys)+1)
-	for _, k := range keys {
-		if k != key {
-			kept = append(kept, k)
-		}
-	}
-	return kept
+func (d *Driver) notUsed(key string) {
+	d.copies = slices.DeleteFunc(d.copies, func(k string) bool { return k == key })
 }
 
 // prepare imports the program.

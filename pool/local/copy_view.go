@@ -1,7 +1,6 @@
 package local
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -71,7 +70,7 @@ func (l *looker) finished() (view, error) {
 	for _, p := range append(slices.Clone(l.paths), l.masks...) {
 		size += len(p)
 	}
-	for from := range maps.Keys(l.links) {
+	for from := range l.links {
 		size += 2 * len(from)
 	}
 	if len(l.masks) > viewMasks || size > viewBytes {

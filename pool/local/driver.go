@@ -209,7 +209,7 @@ func (d *Driver) Close() error {
 	broods := d.zygotes
 	d.zygotes = nil
 	d.zygotesMu.Unlock()
-	err := d.roster.close()
+	err := d.closeAll()
 	for _, b := range broods {
 		b.close()
 	}

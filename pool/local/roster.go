@@ -106,8 +106,8 @@ func (r *roster[S]) lost(id string) {
 	}
 }
 
-// close lets none in any more and destroys all.
-func (r *roster[S]) close() error {
+// closeAll lets none in any more and destroys all.
+func (r *roster[S]) closeAll() error {
 	r.mu.Lock()
 	r.closed = true
 	sandboxes := r.sandboxes
