@@ -1,6 +1,7 @@
 package local
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -175,7 +176,8 @@ func TestBarePreloadMissing(t *testing.T) {
 	d := newBare(t)
 	missing := template()
 	missing.Preload = []string{"no_such_module"}
-	if _, err := d.Start(t.Context(), missing); err == nil || !strings.Contains(err.Error(), "no_such_module") {
+	_, err := d.Start(t.Context(), missing)
+	if e, ok := errors.AsType[*ImportError](err); !ok || e.Module != "no_such_module" || !strings.Contains(e.Cause, "ModuleNotFoundError") {
 		t.Errorf("got %v", err)
 	}
 	if entries, err := os.ReadDir(d.folder.path); err != nil || len(entries) != 0 {

@@ -2,6 +2,8 @@ package local
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
@@ -67,4 +69,21 @@ func TestConformance(t *testing.T) {
 func TestConformanceOfFreshInterpreters(t *testing.T) {
 	fresh := func(o *Options) { o.FreshInterpreter = true }
 	pooltest.Conformance(t, func(t *testing.T) pool.Driver { return newDriver(t, fresh) }, template())
+}
+
+// A module that is not there is named, whatever the text around it.
+func TestPreloadMissing(t *testing.T) {
+	f := func(change func(*Options)) {
+		t.Helper()
+		missing := template()
+		missing.Preload = []string{"json", "no_such_module.part"}
+		_, err := newDriver(t, change).Start(t.Context(), missing)
+		if e, ok := errors.AsType[*ImportError](err); !ok || e.Module != "no_such_module.part" || !strings.Contains(e.Cause, "ModuleNotFoundError") {
+			t.Errorf("got %v", err)
+		}
+	}
+	// A fork of a zygote.
+	f(nil)
+	// An interpreter of its own.
+	f(func(o *Options) { o.FreshInterpreter = true })
 }
