@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -24,8 +25,8 @@ type brood struct {
 	slots   []slot
 	next    int
 	retired []*zygote // worn out, but with sandboxes alive
-	renew   sync.WaitGroup
-	closed  bool // makes and closes zygotes beside the runs
+	closed  bool
+	renew   sync.WaitGroup // makes and closes zygotes beside the runs
 }
 
 // slot holds one zygote; its lock is held while it is made for the first time.
@@ -38,12 +39,15 @@ type slot struct {
 // zygote returns one of the template's zygotes, and makes it if need be. It is
 // held, so that it is not closed before its spawn; release lets go.
 func (d *Driver) zygote(ctx context.Context, t pool.Template) (*zygote, error) {
-	if t.Copy != nil {
+	for t.Copy != nil {
 		b, err := d.copyBrood(t)
 		if err != nil {
 			return nil, err
 		}
-		return b.pick(ctx)
+		// Between the two it may have been forgotten; then there is a new one.
+		if z, err := b.pick(ctx); !errors.Is(err, errForgotten) {
+			return z, err
+		}
 	}
 	key := t.Key()
 	d.zygotesMu.Lock()
@@ -68,17 +72,18 @@ func newBrood(slots int, start func(context.Context) (*zygote, error)) *brood {
 
 func (b *brood) pick(ctx context.Context) (*zygote, error) {
 	b.mu.Lock()
-	if b.closed {
-		b.mu.Unlock()
-		return nil, errClosed
-	}
 	s := &b.slots[b.next%len(b.slots)]
 	b.next++
-	b.sweep()
+	if !b.closed {
+		b.sweep()
+	}
 	b.mu.Unlock()
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if b.isClosed() { // told under the slot's lock: close waits for that
+		return nil, errForgotten
+	}
 	if s.zygote == nil || s.zygote.ended() {
 		z, err := b.make(ctx)
 		if err != nil {
@@ -147,11 +152,19 @@ func (b *brood) idle() bool {
 	return len(b.retired) == 0
 }
 
+// close ends all zygotes. A pick under way comes to its end first, and none
+// after it finds a zygote.
 func (b *brood) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	for i := range b.slots { // whoever made a zygote or had one renewed has done so after this
+		b.slots[i].mu.Lock()
+		b.slots[i].mu.Unlock() //nolint:staticcheck // a barrier, not a section
+	}
 	b.renew.Wait()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.closed = true
 	for i := range b.slots {
 		if z := b.slots[i].zygote; z != nil {
 			z.close()
@@ -161,3 +174,12 @@ func (b *brood) close() {
 		z.close()
 	}
 }
+
+func (b *brood) isClosed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.closed
+}
+
+// errForgotten refuses a zygote of a brood that is closed.
+var errForgotten = errors.New("the program's zygotes are closed")

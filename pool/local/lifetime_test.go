@@ -1,6 +1,8 @@
 package local
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -123,4 +125,41 @@ func TestLookPython(t *testing.T) {
 	f("no-such-python", "--python")
 	f("/bin/true", "cannot understand")
 	f("/bin/false", "cannot ask")
+}
+
+// A brood that is closed while one of its zygotes is being made leaves none.
+func TestBroodClosedWhileItMakes(t *testing.T) {
+	d := newDriver(t, nil)
+	making, goOn := make(chan struct{}), make(chan struct{})
+	b := newBrood(1, func(ctx context.Context) (*zygote, error) {
+		close(making)
+		<-goOn
+		return startZygote(ctx, d.opts.Python, d.config(template()), &d.births)
+	})
+	picked := make(chan *zygote, 1)
+	go func() {
+		z, err := b.pick(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		picked <- z
+	}()
+	<-making
+	closed := make(chan struct{})
+	go func() {
+		b.close()
+		close(closed)
+	}()
+	for !b.isClosed() {
+		time.Sleep(time.Millisecond)
+	}
+	close(goOn)
+	z := <-picked
+	<-closed
+	if z == nil || !z.ended() {
+		t.Error("a zygote outlives its brood")
+	}
+	if _, err := b.pick(t.Context()); !errors.Is(err, errForgotten) {
+		t.Errorf("a closed brood gives %v", err)
+	}
 }
