@@ -108,15 +108,15 @@ func over(p *corev1.Pod) (why string, yes bool) {
 
 // Reasons of a start that failed: the one word in api.Error.Reason.
 const (
-	reasonImage         = "image_pull"
-	reasonContainer     = "container_start"
-	reasonQuota         = "quota"
-	reasonForbidden     = "forbidden"
-	reasonAdmission     = "admission"
-	reasonUnschedulable = "unschedulable"
-	reasonMutated       = "pod_mutated"
-	reasonNetwork       = "network_open"
-	reasonLost          = "lost"
+	reasonRefused       = "refused"         // by the API server: quota, rights, policy
+	reasonAPIServer     = "api_server"      // it did not answer, or failed
+	reasonUnschedulable = "unschedulable"   // no node takes the pod
+	reasonImage         = "image_pull"      // an image cannot be had
+	reasonContainer     = "container_start" // a container cannot be started
+	reasonMutated       = "pod_mutated"     // admission changed the pod
+	reasonRunner        = "runner"          // the runner is not ready
+	reasonNetwork       = "network_open"    // the sandbox has a network
+	reasonLost          = "lost"            // the pod went away
 )
 
 // startFailure names what keeps a pod from starting: an image that cannot be
