@@ -103,7 +103,7 @@ func Harden() error {
 // Process 1 gets those only that it has a handler for, and Go has one for each.
 // To ignore them truly would be inherited by programs. SIGTERM is the caller's.
 func ignoreSignals() {
-	unread := make(chan os.Signal)
+	unread := make(chan os.Signal, 1)
 	for s := syscall.Signal(1); s < 32; s++ {
 		switch s {
 		case syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGTERM, syscall.SIGCHLD, syscall.SIGURG:
