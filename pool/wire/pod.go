@@ -22,8 +22,8 @@ type RunnerConfig struct {
 	// Isolation is told in each result: "pod", or what stands around it, such as
 	// "gvisor". Empty means "pod".
 	Isolation string `json:"isolation,omitempty"`
-	// Life bounds the runner itself: at its end the runner ends, used or not. It
-	// must be longer than Limits.MaxRun.
+	// Life is how long the runner waits for its run; then it ends. A run has a
+	// bound of its own.
 	Life time.Duration `json:"life"`
 	// Address is where the runner listens; empty means every address of the pod,
 	// at RunnerPort.
