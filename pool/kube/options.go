@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/code-sandbox/code-sandbox/pool/runner/client"
 	"github.com/code-sandbox/code-sandbox/pool/wire"
 )
 
@@ -53,7 +54,9 @@ type Options struct {
 	// LeaseDuration (30 s) is how long a replica that is silent is taken for alive.
 	LeaseDuration time.Duration
 
-	// Connect reaches the runner at an address. Required.
+	// Dial (the usual one) makes the connections to runners, and Connect (that of
+	// pool/runner/client) what is spoken over them.
+	Dial    func(ctx context.Context, network, addr string) (net.Conn, error)
 	Connect func(ctx context.Context, addr, secret string) (Conn, error)
 	// Logger (none) and Registerer (a registry that nobody reads).
 	Logger     hclog.Logger
@@ -69,6 +72,16 @@ func (o Options) withDefaults() Options {
 	if o.Bookkeeping == nil {
 		o.Bookkeeping = o.Client
 	}
+	if o.Connect == nil {
+		dialer := client.Dialer{Dial: o.Dial}
+		o.Connect = func(ctx context.Context, addr, secret string) (Conn, error) {
+			conn, err := dialer.Connect(ctx, addr, secret)
+			if err != nil {
+				return nil, err // not a nil *client.Conn in an interface
+			}
+			return conn, nil
+		}
+	}
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
@@ -82,8 +95,6 @@ func (o Options) validate() error {
 	switch {
 	case o.Client == nil:
 		return errors.New("Client must be set")
-	case o.Connect == nil:
-		return errors.New("Connect must be set")
 	case o.ProofWithin < 0 || o.Patience < 0 || o.LookBound < 0:
 		return errors.New("ProofWithin, Patience and LookBound must be positive")
 	case o.LeaseDuration < 3*time.Second:

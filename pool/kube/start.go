@@ -75,6 +75,7 @@ func (st *start) run(ctx context.Context) (*sandbox, error) {
 	defer func() { cancel(nil); <-followed }()
 	fresh, err := st.connect(ctx)
 	if err != nil {
+		st.wait(ctx, followed)
 		if told, ok := errors.AsType[*api.Error](context.Cause(ctx)); ok {
 			return nil, told
 		}
@@ -91,6 +92,23 @@ func (st *start) run(ctx context.Context) (*sandbox, error) {
 	st.driver.log.Debug("sandbox started", "sandbox", s.id, "ms", time.Since(st.began).Milliseconds(), "python", fresh.Python,
 		"proof_tries", fresh.Proof.Tries, "proof_ms", fresh.Proof.MS)
 	return s, nil
+}
+
+// wait gives the pod's status a moment to say why the runner hung up.
+func (st *start) wait(ctx context.Context, followed <-chan struct{}) {
+	if st.conn == nil {
+		return
+	}
+	select {
+	case <-st.conn.Broken():
+	default:
+		return
+	}
+	select {
+	case <-followed:
+	case <-ctx.Done():
+	case <-time.After(st.driver.opts.LookBound):
+	}
 }
 
 // create asks for the pod and compares the answer with what was asked.
@@ -204,7 +222,7 @@ func (st *start) prove(ctx context.Context) (wire.Fresh, error) {
 	fresh, err := st.conn.Fresh(ctx, proof)
 	switch {
 	case err != nil:
-		return wire.Fresh{}, fmt.Errorf("cannot start a sandbox: %w", err)
+		return wire.Fresh{}, api.Errorf(api.NoCapacity, "cannot start a sandbox: %w", err).Because(reasonRunner)
 	case len(fresh.Open) > 0:
 		st.driver.metrics.open.Inc()
 		return wire.Fresh{}, api.Errorf(api.Internal, "cannot start a sandbox: it reaches %s, which the namespace's NetworkPolicies forbid, and still does "+
