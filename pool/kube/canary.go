@@ -29,7 +29,7 @@ func listenCanary(listen, address string) (*canary, error) {
 
 // serve accepts and hangs up: that it answers is all there is to know.
 func (c *canary) serve(ctx context.Context) {
-	defer context.AfterFunc(ctx, func() { c.listener.Close() })()
+	defer context.AfterFunc(ctx, func() { _ = c.listener.Close() })()
 	for {
 		conn, err := c.listener.Accept()
 		if errors.Is(err, net.ErrClosed) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"time"
 
@@ -24,7 +25,7 @@ type Conn interface {
 	Run(ctx context.Context, req *wire.Request, sink wire.Sink) (*wire.Result, error)
 	// Broken is closed when the runner hangs up while it is idle.
 	Broken() <-chan struct{}
-	Close() error
+	io.Closer
 }
 
 // Options configures a Driver. A field that is zero has the default named with
@@ -94,15 +95,15 @@ func (o Options) withDefaults() Options {
 func (o Options) validate() error {
 	switch {
 	case o.Client == nil:
-		return errors.New("Client must be set")
+		return errors.New("the setting Client must be set")
 	case o.ProofWithin < 0 || o.Patience < 0 || o.LookBound < 0:
-		return errors.New("ProofWithin, Patience and LookBound must be positive")
+		return errors.New("the settings ProofWithin, Patience and LookBound must be positive")
 	case o.LeaseDuration < 3*time.Second:
-		return errors.New("LeaseDuration must be three seconds or more")
+		return errors.New("the setting LeaseDuration must be three seconds or more")
 	case (o.CanaryListen == "") != (o.CanaryAddress == ""):
-		return errors.New("CanaryListen and CanaryAddress must be set both, or none")
+		return errors.New("the settings CanaryListen and CanaryAddress must be set both, or none")
 	case !o.NoNetworkProof && len(o.canaries()) == 0:
-		return errors.New("Canaries must name an address that sandboxes may not reach, such as the API server's; NoNetworkProof does without")
+		return errors.New("the setting Canaries must name an address that sandboxes may not reach, such as the API server's; NoNetworkProof does without")
 	}
 	for _, c := range o.canaries() {
 		host, _, err := net.SplitHostPort(c)

@@ -51,7 +51,7 @@ func golden(t *testing.T, name string, object any) {
 }
 
 func TestPods(t *testing.T) {
-	f := func(name string, change func(*PodConfig, *pool.Template)) *corev1.Pod {
+	f := func(name string, change func(*PodConfig, *pool.Template)) {
 		t.Helper()
 		c, template := testPods(), testTemplate()
 		if change != nil {
@@ -61,9 +61,7 @@ func TestPods(t *testing.T) {
 		if err := c.validate(); err != nil {
 			t.Fatal(err)
 		}
-		p := podFor(c, template, testID)
-		golden(t, "pod-"+name, p)
-		return p
+		golden(t, "pod-"+name, podFor(c, template, testID))
 	}
 	// As it is when only what must be set is set.
 	f("default", nil)

@@ -47,13 +47,17 @@ func TestReadBack(t *testing.T) {
 	// A sidecar, in either list.
 	f(func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "proxy"}) },
 		"spec.containers[proxy] was added")
-	f(func(p *corev1.Pod) { p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{Name: "agent"}) },
+	f(func(p *corev1.Pod) {
+		p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{Name: "agent"})
+	},
 		"spec.initContainers[agent] was added")
 	f(func(p *corev1.Pod) {
 		p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}}
 	}, "spec.ephemeralContainers was added")
 	// A variable, also one that takes another's place.
-	f(func(p *corev1.Pod) { main(p).Env = append(main(p).Env, corev1.EnvVar{Name: "AWS_ROLE_ARN", Value: "x"}) },
+	f(func(p *corev1.Pod) {
+		main(p).Env = append(main(p).Env, corev1.EnvVar{Name: "AWS_ROLE_ARN", Value: "x"})
+	},
 		"spec.containers[sandbox].env[AWS_ROLE_ARN] was added")
 	f(func(p *corev1.Pod) { main(p).Env[0].Value = "{}" }, "spec.containers[sandbox].env[CODE_SANDBOX_RUNNER].value was changed")
 	f(func(p *corev1.Pod) { main(p).EnvFrom = []corev1.EnvFromSource{{Prefix: "X"}} }, "spec.containers[sandbox].envFrom was added")
@@ -62,7 +66,9 @@ func TestReadBack(t *testing.T) {
 		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "token"})
 		main(p).VolumeMounts = append(main(p).VolumeMounts, corev1.VolumeMount{Name: "token", MountPath: "/var/run/secrets"})
 	}, "spec.containers[sandbox].volumeMounts[/var/run/secrets] was added", "spec.volumes[token] was added")
-	f(func(p *corev1.Pod) { p.Spec.Volumes[0].EmptyDir.SizeLimit = resource.NewQuantity(1<<40, resource.BinarySI) },
+	f(func(p *corev1.Pod) {
+		p.Spec.Volumes[0].EmptyDir.SizeLimit = resource.NewQuantity(1<<40, resource.BinarySI)
+	},
 		"spec.volumes[scratch].emptyDir.sizeLimit was changed")
 	// Rights.
 	f(func(p *corev1.Pod) { main(p).SecurityContext.Privileged = new(true) }, "spec.containers[sandbox].securityContext.privileged was changed")
