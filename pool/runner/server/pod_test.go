@@ -56,9 +56,27 @@ type pod struct {
 	config wire.RunnerConfig
 	secret string
 	cmd    *exec.Cmd
-	log    bytes.Buffer
+	log    journal
 	ended  chan struct{} // closed when all of it is gone
 	err    error         // then: how
+}
+
+// journal is what the runner says on standard error, readable at any time.
+type journal struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.b.Write(p)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.b.String()
 }
 
 func limits() wire.Limits {
@@ -102,7 +120,7 @@ func startPod(t testing.TB, change func(*wire.RunnerConfig)) *pod {
 	t.Cleanup(func() {
 		p.cmd.Process.Kill()
 		<-p.ended
-		if t.Failed() && p.log.Len() > 0 {
+		if t.Failed() && p.log.String() != "" {
 			t.Logf("the runner said: %s", p.log.String())
 		}
 	})

@@ -85,6 +85,9 @@ func Harden() error {
 		// It kills all that it can signal, which must be no more than its pod.
 		return errors.New("cannot serve: the runner must be process 1 of a pid namespace of its own")
 	}
+	if err := keepInherited(); err != nil {
+		return err
+	}
 	if err := prctl(prSetDumpable, 0); err != nil {
 		return fmt.Errorf("cannot close the runner's memory to others: %w", err)
 	}
@@ -96,6 +99,21 @@ func Harden() error {
 		return fmt.Errorf("cannot forbid core dumps: %w", err)
 	}
 	ignoreSignals()
+	return nil
+}
+
+// keepInherited keeps to this process the descriptors that it was started with.
+// All that Go opens is kept anyway.
+func keepInherited() error {
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return fmt.Errorf("cannot list the open descriptors: %w", err)
+	}
+	for _, entry := range open {
+		if fd, err := strconv.Atoi(entry.Name()); err == nil && fd > 2 {
+			syscall.CloseOnExec(fd)
+		}
+	}
 	return nil
 }
 
