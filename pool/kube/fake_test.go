@@ -37,6 +37,7 @@ type world struct {
 	conns   []*fakeConn
 	secrets []string
 	created int
+	silent  string // the replica whose Lease can no longer be changed
 }
 
 // inWorld runs the test in a bubble of time, with a driver that runs as it does
@@ -77,7 +78,22 @@ func newWorld(t *testing.T) *world {
 		}
 		return w.ignore, nil, nil
 	})
+	w.kube.PrependReactor("*", "leases", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if p, ok := a.(clienttesting.PatchAction); ok && w.silent != "" && p.GetName() == "code-sandbox-"+w.silent {
+			return true, nil, errHungUp
+		}
+		return false, nil, nil
+	})
 	return w
+}
+
+// silence keeps a replica from renewing its Lease.
+func (w *world) silence(replica string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.silent = replica
 }
 
 func (w *world) refusal(a clienttesting.Action) error {
