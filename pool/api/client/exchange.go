@@ -32,16 +32,15 @@ func (c *Client) exchange(ctx context.Context, address, token string, body []byt
 	if err != nil {
 		return nil, &failure{err: api.Errorf(api.Internal, "cannot make a request to the pool: %w", err)}
 	}
-	parent := ctx
 	res, err := c.transport.RoundTrip(req)
 	if err != nil {
-		return nil, c.lost(parent, p, err)
+		return nil, lost(ctx, p, err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
 		return nil, c.refused(res, p)
 	}
-	result, failed := c.answer(parent, res.Body, p, sink)
+	result, failed := c.answer(ctx, res.Body, p, sink)
 	if failed == nil {
 		c.reached.Store(true)
 		c.replicas.good(address)
@@ -51,9 +50,9 @@ func (c *Client) exchange(ctx context.Context, address, token string, body []byt
 
 // lost tells a replica that was late from a caller that has left: both ended
 // the context.
-func (c *Client) lost(ctx context.Context, p *program, err error) *failure {
+func lost(ctx context.Context, p *program, err error) *failure {
 	if errors.Is(context.Cause(ctx), errLate) {
-		return broken(context.Background(), p, err)
+		return broken(context.Background(), p, errLate)
 	}
 	return broken(ctx, p, err)
 }
@@ -86,7 +85,7 @@ func (c *Client) refused(res *http.Response, p *program) *failure {
 	if seconds, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && seconds > 0 && seconds < 3600 {
 		e.RetryAfter = time.Duration(seconds) * time.Second
 	}
-	if p.held() {
+	if p.withdraw() {
 		e.Executed = api.No
 	}
 	return &failure{err: e, again: e.Executed == api.No && e.Code == api.NoCapacity && e.Reason == api.Draining}
@@ -159,7 +158,8 @@ func (p *program) Read(b []byte) (int, error) {
 // Close is called by the transport when it has read enough, or gives up.
 func (p *program) Close() error { return nil }
 
-// withdraw makes sure that nothing is sent any more, unless it was already.
+// withdraw makes sure that nothing is sent any more, a transport may read on
+// after it has returned; it says whether nothing was sent before.
 func (p *program) withdraw() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -170,10 +170,3 @@ func (p *program) withdraw() bool {
 	return true
 }
 
-// held says whether nothing was sent, and makes it stay so: a transport may
-// read on after it has returned.
-func (p *program) held() bool {
-	return p.withdraw()
-}
-
-func (p *program) late() bool { return false }

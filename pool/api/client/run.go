@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -106,12 +105,9 @@ func (c *Client) attempt(ctx context.Context, address string, body []byte, sink 
 
 // broken is the failure of an exchange that did not come to its end.
 func broken(ctx context.Context, p *program, err error) *failure {
-	if p.held() {
+	if p.withdraw() {
 		if ctx.Err() != nil {
 			return &failure{err: api.Errorf(api.Timeout, "cannot begin the run: %w", context.Cause(ctx))}
-		}
-		if p.late() {
-			err = fmt.Errorf("it did not let the run in within %v", admitTimeout)
 		}
 		return &failure{err: api.Errorf(api.NoCapacity, "cannot reach the pool: %w", err), again: true}
 	}
@@ -121,4 +117,4 @@ func broken(ctx context.Context, p *program, err error) *failure {
 	return &failure{err: api.Errorf(api.SandboxLost, "cannot finish the run: the pool went away while it was in flight: %w", err).MaybeRan()}
 }
 
-var errLate = errors.New("the replica does not let the run in")
+var errLate = fmt.Errorf("the replica did not let the run in within %v", admitTimeout)
