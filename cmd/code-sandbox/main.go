@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/code-sandbox/code-sandbox/cmd/flags"
 )
 
 const usage = `code-sandbox runs code that an AI agent wrote, each piece in a locked-down computer of its own that is then thrown away.
@@ -25,7 +27,7 @@ an environment variable too: --admin-listen by CODE_SANDBOX_ADMIN_LISTEN.
 `
 
 // errUsage marks a mistake in how the program was called: exit code 2.
-var errUsage = errors.New("usage")
+var errUsage = flags.ErrUsage
 
 // exitCode ends the process with a program's exit code; all has been said.
 type exitCode int

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/code-sandbox/code-sandbox/cmd/flags"
 	"github.com/code-sandbox/code-sandbox/pool/api"
 	"github.com/code-sandbox/code-sandbox/pool/wire"
 	"github.com/code-sandbox/code-sandbox/sidecar"
@@ -33,7 +34,7 @@ func parseTools(args []string) (o toolsOptions, err error) {
 	o.tools.common(fs)
 	fs.StringVar(&o.logLevel, "log-level", "error", "log at this level: debug, info, warn or error")
 	args, o.agent = splitAgent(args)
-	if err := parse(fs, args); err != nil {
+	if err := flags.Parse(fs, args); err != nil {
 		return o, err
 	}
 	if len(o.agent) == 0 || fs.NArg() > 0 {
