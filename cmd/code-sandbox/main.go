@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/code-sandbox/code-sandbox/cmd/flags"
+	"github.com/code-sandbox/code-sandbox/cmd/version"
 )
 
 const usage = `code-sandbox runs code that an AI agent wrote, each piece in a locked-down computer of its own that is then thrown away.
@@ -92,7 +93,7 @@ func command(args []string) error {
 		}
 		return run(untilSignal(), opts)
 	case "version":
-		fmt.Println("code-sandbox", version())
+		fmt.Println("code-sandbox", version.Of())
 		return nil
 	case "help", "-h", "--help":
 		fmt.Print(usage)

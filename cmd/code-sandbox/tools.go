@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/code-sandbox/code-sandbox/cmd/flags"
+	"github.com/code-sandbox/code-sandbox/cmd/version"
 	"github.com/code-sandbox/code-sandbox/pool/api"
 	"github.com/code-sandbox/code-sandbox/pool/wire"
 	"github.com/code-sandbox/code-sandbox/sidecar"
@@ -73,7 +74,7 @@ func runTools(o toolsOptions) error {
 	}
 	server, err := sidecar.New(sidecar.Options{
 		Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0", Runner: nowhere{}, Limits: sidecar.DefaultLimits(), Drain: agentDrain,
-		Logger: log.Named("sidecar"), Registry: registry, Version: version(), Mounts: mounts(proxy),
+		Logger: log.Named("sidecar"), Registry: registry, Version: version.Of(), Mounts: mounts(proxy),
 	})
 	if err != nil {
 		return err
