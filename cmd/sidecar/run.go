@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/code-sandbox/code-sandbox/cmd/version"
 	"github.com/code-sandbox/code-sandbox/pool/api"
 	"github.com/code-sandbox/code-sandbox/pool/api/client"
+	"github.com/code-sandbox/code-sandbox/pool/wire"
 	"github.com/code-sandbox/code-sandbox/sidecar"
 )
 
@@ -51,11 +53,33 @@ func build(o options) (*sidecar.Server, *client.Client, error) {
 	l.Server.Requests, l.Server.Wait = o.requests, sidecar.Seconds(o.wait.Seconds())
 	l.Server.BodiesBytes = 32 << 20 // it shares its memory with nobody, but has little
 	server, err := sidecar.New(sidecar.Options{
-		Listen: o.listen, AdminListen: o.adminListen, Runner: pool, Limits: l, Drain: o.drain, Logger: log, Registry: registry,
+		Listen: o.listen, AdminListen: o.adminListen, Runner: runner{pool, o.timeout.Seconds()}, Limits: l, Drain: o.drain, Logger: log, Registry: registry,
 		InForce: func(l sidecar.Limits) sidecar.Limits { return learnt(l, pool.Told()) },
 		Ready:   pool.Ready, Version: version.Of(), Mounts: noTools(),
 	})
 	return server, pool, err
+}
+
+// runner is the pool, for runs that come before the pool's limits are known.
+type runner struct {
+	*client.Client
+	timeout float64 // of a run that names none
+}
+
+// Run shortens the default timeout to the pool's longest when the pool refuses
+// it: the caller has not asked for it.
+func (r runner) Run(ctx context.Context, req *wire.Request, sink wire.Sink) (*wire.Result, error) {
+	known := r.Told() != nil
+	res, err := r.Client.Run(ctx, req, sink)
+	e, typed := errors.AsType[*api.Error](err)
+	if known || !typed || e.Code != api.BadRequest || e.Executed != api.No || req.TimeoutSeconds != r.timeout || r.Learn(ctx) != nil {
+		return res, err
+	}
+	shorter := *req
+	if shorter.TimeoutSeconds = r.Told().Limits.MaxRun.Seconds(); shorter.TimeoutSeconds >= req.TimeoutSeconds {
+		return res, err
+	}
+	return r.Client.Run(ctx, &shorter, sink)
 }
 
 // learnt are the limits with what the pool said of itself, if it did.
