@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/code-sandbox/code-sandbox/cmd/control/pki"
-	"github.com/code-sandbox/code-sandbox/cmd/internal/cli"
+	"github.com/code-sandbox/code-sandbox/cmd/flags"
 	"github.com/code-sandbox/code-sandbox/pool"
 	"github.com/code-sandbox/code-sandbox/pool/api"
 	"github.com/code-sandbox/code-sandbox/pool/kube"
@@ -50,7 +50,7 @@ type poolService struct {
 // runPool serves until ctx ends, then stops in reverse: no new runs, those in
 // flight finish, sandboxes are destroyed, the watches end.
 func runPool(ctx context.Context, o poolOptions) error {
-	log, err := cli.NewLogger("code-sandbox", o.logLevel)
+	log, err := newLogger(o.logLevel)
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (s *poolService) assemble() (err error) {
 	o := s.opts.driver()
 	o.Client, o.Bookkeeping, o.Logger, o.Registerer = s.pods, s.books, s.log.Named("driver"), s.registry
 	if s.driver, err = kube.New(o); err != nil {
-		return fmt.Errorf("%w: %w", cli.ErrUsage, err)
+		return fmt.Errorf("%w: %w", flags.ErrUsage, err)
 	}
 	s.callers, err = kube.NewCallers(kube.CallersOptions{Client: s.books, Logger: s.log.Named("callers"), Registerer: s.registry})
 	if err != nil {
