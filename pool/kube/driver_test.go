@@ -360,7 +360,7 @@ func TestUndoneLater(t *testing.T) {
 // pods of other replicas, and not what was destroyed.
 func TestWatch(t *testing.T) {
 	inWorld(t, func(w *world, d *Driver) {
-		other, end := w.driver(nil)
+		other, end := w.driver()
 		defer end()
 		old := w.start(d)
 		w.start(other)
