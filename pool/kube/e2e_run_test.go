@@ -5,7 +5,9 @@ package kube_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -194,4 +196,57 @@ func TestNoDNS(t *testing.T) {
 	if err != nil || res.Stdout != "no True\n" {
 		t.Errorf("got %+v, %v", res, err)
 	}
+}
+
+// In another kernel the ends have the same names.
+func TestEndsInGVisor(t *testing.T) {
+	s := newSite(t, true)
+	d := s.driver(t, func(o *kube.Options) { o.Pods.RuntimeClass = "gvisor" })
+	f := func(code string, want wire.Outcome) {
+		t.Helper()
+		res, err := run(t, s.box(t, d, s.template()), "print('begun', flush=True)\n"+code)
+		if err != nil || res.Outcome != want || !strings.HasPrefix(res.Stdout, "begun\n") || res.Isolation != "gvisor" {
+			t.Errorf("got %+v, %v; want %q", res, err, want)
+		}
+	}
+	f("b = bytearray(600 << 20)\n", wire.OutOfMemory)
+	f("open('a', 'wb').write(bytes(100 << 20))\n", wire.DiskFull)
+}
+
+// The pool on real pods: more callers than there are warm sandboxes all get
+// one of their own, and nothing is left.
+func TestPool(t *testing.T) {
+	s := newSite(t, true)
+	p, err := pool.New(pool.Options{Driver: s.driver(t, nil), Templates: []pool.Template{s.template()}, Target: 3, Max: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	var mu sync.Mutex
+	seen := map[string]bool{}
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Go(func() {
+			caller := pool.Caller{Tenant: "agents", Name: fmt.Sprint(i % 4)}
+			res, err := p.Exec(t.Context(), caller, s.template(), &wire.Request{Code: fmt.Sprintf("print(%d)", i), TimeoutSeconds: 20}, nil)
+			if err != nil || res.Stdout != fmt.Sprintf("%d\n", i) {
+				t.Errorf("got %+v, %v", res, err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if seen[res.SandboxID] {
+				t.Errorf("%s served twice", res.SandboxID)
+			}
+			seen[res.SandboxID] = true
+		})
+	}
+	all.Wait()
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	s.empty()
 }
