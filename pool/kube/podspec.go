@@ -102,7 +102,7 @@ func mainContainer(c PodConfig, t pool.Template, id identity) corev1.Container {
 	sum := sha256.Sum256([]byte(id.secret))
 	config, err := json.Marshal(wire.RunnerConfig{
 		SecretSHA256: hex.EncodeToString(sum[:]), Limits: t.Limits, Preload: t.Preload,
-		Python: c.Python, Isolation: c.RuntimeClass, Life: lastBound(c, t),
+		Python: c.Python, Isolation: c.isolation(), Life: lastBound(c, t),
 	})
 	if err != nil {
 		panic("BUG: a runner's configuration is not JSON: " + err.Error())
