@@ -26,9 +26,12 @@ func (c *Conn) Fresh(ctx context.Context, p wire.Proof) (wire.Fresh, error) {
 	if failure != nil {
 		return wire.Fresh{}, failure
 	}
-	defer answer.end()
+	defer answer.release()
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxFresh+1))
 	var fresh wire.Fresh
+	if err == nil && len(body) > maxFresh {
+		err = fmt.Errorf("it has more than %d bytes", maxFresh)
+	}
 	if err == nil {
 		err = json.Unmarshal(body, &fresh)
 	}
@@ -40,16 +43,11 @@ func (c *Conn) Fresh(ctx context.Context, p wire.Proof) (wire.Fresh, error) {
 	return fresh, nil
 }
 
-// answer is the runner's, to be read to its end within ctx.
+// answer is the runner's, to be read to its end within ctx. Its body is never
+// closed: that would read an endless one to its end. The connection is.
 type answer struct {
 	*http.Response
-	release func() bool
-}
-
-// end lets go of the context.
-func (a *answer) end() {
-	a.release()
-	a.Body.Close()
+	release func() bool // lets go of the context
 }
 
 // exchange sends one request and returns its answer if it is a good one. The
@@ -103,7 +101,6 @@ func (c *Conn) send(ctx context.Context, path string, request []byte) (*http.Res
 		return res, nil
 	}
 	defer c.Close()
-	defer res.Body.Close()
 	return nil, refusal(res, path)
 }
 
