@@ -263,3 +263,33 @@ func TestConnect(t *testing.T) {
 	}
 	<-conn.Broken()
 }
+
+// An answer to whether it is fresh that never ends, or is none, is no answer.
+func TestFreshAnswers(t *testing.T) {
+	f := func(write func(w io.Writer)) {
+		t.Helper()
+		s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { write(w) }))
+		t.Cleanup(s.Close)
+		conn, err := Connect(t.Context(), s.Listener.Addr().String(), "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		fresh, err := conn.Fresh(t.Context(), wire.Proof{})
+		if e, ok := errors.AsType[*api.Error](err); !ok || e.Code != api.SandboxLost || fresh.Fresh {
+			t.Errorf("%+v, %v", fresh, err)
+		}
+		<-conn.Broken()
+	}
+	// Spaces without end after a good beginning.
+	f(func(w io.Writer) {
+		io.WriteString(w, `{"fresh":true}`)
+		for {
+			if _, err := io.WriteString(w, strings.Repeat(" ", 4096)); err != nil {
+				return
+			}
+		}
+	})
+	// No JSON, and nothing.
+	f(func(w io.Writer) { io.WriteString(w, "yes") })
+	f(func(io.Writer) {})
+}

@@ -27,7 +27,7 @@ func (c *Conn) Run(ctx context.Context, req *wire.Request, sink wire.Sink) (*wir
 	if !c.ran.CompareAndSwap(false, true) {
 		return nil, api.Errorf(api.Internal, "the runner has served its one run")
 	}
-	defer c.Close()
+	defer c.hangUp()
 	nonce := rand.Text()
 	header := http.Header{protocol.NonceHeader: {nonce}}
 	if sink == nil {
