@@ -39,6 +39,8 @@ var rules = []rule{
 	{from: "injector", to: module + "pool", why: "it decides over pods, not over runs"},
 	{from: "injector", to: module + "sidecar", why: "it injects an image, not a package"},
 	{from: "cmd/code-sandbox", to: "k8s.io/", why: "one machine has no cluster"},
+	{from: "cmd/runner", to: "*", except: []string{module + "pool/wire", module + "pool/api", module + "pool/runner"},
+		why: "it stands beside hostile code: standard library only"},
 	{from: "cmd/sidecar", to: "k8s.io/", why: "it is multiplied by every agent pod"},
 	{from: "", to: module + "cmd/", direct: true, why: "commands are where everything ends"},
 }
