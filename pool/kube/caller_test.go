@@ -49,7 +49,7 @@ func inOffice(t *testing.T, test func(o *office)) {
 		})
 		o.namespace("agents", true)
 		o.namespace("others", false)
-		o.pod("agents", "agent-1", "uid-1", nil)
+		o.pod("agent-1", "uid-1", nil)
 		var err error
 		if o.callers, err = NewCallers(CallersOptions{Client: o.kube}); err != nil {
 			t.Fatal(err)
@@ -78,15 +78,15 @@ func (o *office) namespace(name string, enabled bool) {
 	}
 }
 
-func (o *office) pod(namespace, name, uid string, change func(*corev1.Pod)) {
+func (o *office) pod(name, uid string, change func(*corev1.Pod)) {
 	o.Helper()
 	p := &corev1.Pod{}
-	p.Namespace, p.Name, p.UID, p.Spec.ServiceAccountName = namespace, name, types.UID(uid), "default"
+	p.Namespace, p.Name, p.UID, p.Spec.ServiceAccountName = "agents", name, types.UID(uid), "default"
 	p.Status.Phase = corev1.PodRunning
 	if change != nil {
 		change(p)
 	}
-	pods := o.kube.CoreV1().Pods(namespace)
+	pods := o.kube.CoreV1().Pods(p.Namespace)
 	if _, err := pods.Get(o.Context(), name, metav1.GetOptions{}); err == nil {
 		if _, err := pods.Update(o.Context(), p, metav1.UpdateOptions{}); err != nil {
 			o.Fatal(err)
@@ -185,11 +185,11 @@ func TestGoodToken(t *testing.T) {
 		after(10 * time.Second)
 		o.want(short, api.Unauthenticated, "expired", 0)
 		// Its pod ends.
-		o.pod("agents", "agent-1", "uid-1", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
+		o.pod("agent-1", "uid-1", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
 		after(time.Millisecond)
 		o.want(good, api.Unauthenticated, "is ending", 0)
 		// Another takes its name: a StatefulSet's, for example.
-		o.pod("agents", "agent-1", "uid-2", nil)
+		o.pod("agent-1", "uid-2", nil)
 		after(time.Millisecond)
 		o.want(good, api.Unauthenticated, "does not exist", 0)
 		// The namespace is enrolled no more.
@@ -312,7 +312,7 @@ func TestSameTokenAtOnce(t *testing.T) {
 // A pod that calls before the watch has shown it is waited for.
 func TestNewPodCalls(t *testing.T) {
 	inOffice(t, func(o *office) {
-		time.AfterFunc(time.Second, func() { o.pod("agents", "agent-2", "uid-2", nil) })
+		time.AfterFunc(time.Second, func() { o.pod("agent-2", "uid-2", nil) })
 		began := time.Now()
 		got, err := o.callers.Resolve(o.Context(), token("agents", "agent-2", "uid-2", life, "a"))
 		if err != nil || got.Name != "agent-2.uid-2" || time.Since(began) != time.Second {

@@ -258,6 +258,27 @@ func TestRunIsLost(t *testing.T) {
 	f(false, 0, outOfMemory, "", "more memory", 0)
 }
 
+// A pod that ends without closing its connection does not keep its run waiting.
+func TestSilentEnd(t *testing.T) {
+	inWorld(t, func(w *world, d *Driver) {
+		w.runner = func() *fakeConn {
+			c := &fakeConn{}
+			c.run = func(context.Context, *wire.Request, wire.Sink) (*wire.Result, error) {
+				<-c.broken
+				return nil, api.Errorf(api.SandboxLost, "the connection ended").MaybeRan()
+			}
+			return c
+		}
+		s := w.start(d)
+		time.AfterFunc(10*time.Second, func() { w.setStatus(s.ID(), outOfMemory) })
+		began := time.Now()
+		res, err := s.Run(w.Context(), &wire.Request{}, nil)
+		if took := time.Since(began); err != nil || res.Outcome != wire.OutOfMemory || took != 11*time.Second {
+			w.Errorf("got %+v, %v after %v", res, err, took)
+		}
+	})
+}
+
 // A program killed by the kernel for its memory is told so when only the pod's
 // status knows.
 func TestKilledForMemory(t *testing.T) {
@@ -360,7 +381,7 @@ func TestUndoneLater(t *testing.T) {
 // pods of other replicas, and not what was destroyed.
 func TestWatch(t *testing.T) {
 	inWorld(t, func(w *world, d *Driver) {
-		other, end := w.driver(nil)
+		other, end := w.driver()
 		defer end()
 		old := w.start(d)
 		w.start(other)

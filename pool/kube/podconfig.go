@@ -113,3 +113,11 @@ func (c PodConfig) validate() error {
 	}
 	return nil
 }
+
+// isolation is what results say stood around a program.
+func (c PodConfig) isolation() string {
+	if c.RuntimeClass == "" {
+		return "pod"
+	}
+	return c.RuntimeClass
+}

@@ -102,7 +102,7 @@ func mainContainer(c PodConfig, t pool.Template, id identity) corev1.Container {
 	sum := sha256.Sum256([]byte(id.secret))
 	config, err := json.Marshal(wire.RunnerConfig{
 		SecretSHA256: hex.EncodeToString(sum[:]), Limits: t.Limits, Preload: t.Preload,
-		Python: c.Python, Isolation: c.RuntimeClass, Life: lastBound(c, t),
+		Python: c.Python, Isolation: c.isolation(), Life: lastBound(c, t),
 	})
 	if err != nil {
 		panic("BUG: a runner's configuration is not JSON: " + err.Error())
@@ -115,6 +115,8 @@ func mainContainer(c PodConfig, t pool.Template, id identity) corev1.Container {
 		Ports:           []corev1.ContainerPort{{Name: "runner", ContainerPort: wire.RunnerPort, Protocol: corev1.ProtocolTCP}},
 		Resources:       resources(c, t.Limits),
 		SecurityContext: locked(),
+		// What a runner that cannot start says; what programs print it never logs.
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		// One volume for all that is writable: the limit on disk is one limit.
 		// It is in memory, and counts against the limit on memory as well.
 		VolumeMounts: []corev1.VolumeMount{
@@ -181,7 +183,10 @@ func addRunner(spec *corev1.PodSpec, c PodConfig, t pool.Template) {
 		Command:         []string{imageRunner, "install", runnerFolder},
 		Resources:       resources(c, t.Limits), // as the other's: else the pod's would be their greater ones
 		SecurityContext: locked(),
-		VolumeMounts:    []corev1.VolumeMount{{Name: runnerVolume, MountPath: runnerFolder}},
+
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+
+		VolumeMounts: []corev1.VolumeMount{{Name: runnerVolume, MountPath: runnerFolder}},
 	}}
 }
 
