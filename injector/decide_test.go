@@ -176,6 +176,6 @@ func TestValidate(t *testing.T) {
 	f(func(c *Config) { c.UID = 0 }, "user id is 0")
 	f(func(c *Config) { c.PullPolicy = "Sometimes" }, "pull policy")
 	f(func(c *Config) { c.Limits = c.Requests.DeepCopy(); c.Requests = DefaultConfig().Limits }, "no more than the second")
-	f(func(c *Config) { delete(c.Limits, "cpu") }, "may use 0 of cpu")
+	f(func(c *Config) { delete(c.Limits, "cpu") }, "asks for 10m of cpu and may use 0")
 	f(func(c *Config) { c.Defaults = Policy{"mode": "maybe"} }, "default policy")
 }
