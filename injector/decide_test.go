@@ -119,7 +119,7 @@ func TestRefusals(t *testing.T) {
 	// Somebody's wish is never refused.
 	f(agent(plain, KeyInject, "false"), true, skipped, "opted_out")
 	// A mistake.
-	f(agent(plain, Prefix+"mode", "enforse"), false, denied, `\"enforse\"; it must be enforce or audit or off`)
+	f(agent(plain, Prefix+"mode", "strict"), false, denied, `\"strict\"; it must be enforce or audit or off`)
 	// A key that means nothing is told, and the pod injected.
 	f(agent(plain, Prefix+"moed", "audit"), true, injected, "the annotation code-sandbox.dev/moed means nothing")
 }

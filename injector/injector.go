@@ -99,7 +99,7 @@ func (i *Injector) Ready() error {
 
 // Run serves until ctx ends, then answers what it has begun to.
 func (i *Injector) Run(ctx context.Context) error {
-	defer i.listener.Close()
+	defer func() { _ = i.listener.Close() }()
 	// What runs beside outlives the webhook: an answer may need it.
 	beside, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
