@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -108,7 +109,7 @@ func TestReplicasAgree(t *testing.T) {
 // believes whatever is served, and certificates and authorities do change.
 func TestRotation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := replica(t, fake.NewClientset(), func(o *Options) { o.AuthorityLife = 100 * day })
+		a := replica(t, fake.NewClientset(), func(o *Options) { o.AuthorityLife, o.SyncEvery = 100*day, 6*time.Hour })
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { a.Run(ctx) })
@@ -139,19 +140,19 @@ func TestRotation(t *testing.T) {
 func TestAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
-		away := false
+		var away atomic.Bool
 		client.PrependReactor("*", "secrets", func(k8stesting.Action) (bool, runtime.Object, error) {
-			if away {
+			if away.Load() {
 				return true, nil, errors.New("away")
 			}
 			return false, nil, nil
 		})
-		a := replica(t, client, func(o *Options) { o.AuthorityLife = 10 * day })
+		a := replica(t, client, func(o *Options) { o.AuthorityLife, o.SyncEvery = 10*day, 10*time.Minute })
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { a.Run(ctx) })
 		old := a.Bundle()
-		away = true
+		away.Store(true)
 		time.Sleep(5 * day)
 		if err := handshake(a, old, "pool.test"); err != nil {
 			t.Error(err)
@@ -160,8 +161,8 @@ func TestAway(t *testing.T) {
 		if handshake(a, old, "pool.test") == nil {
 			t.Error("an authority that is over is believed")
 		}
-		away = false
-		time.Sleep(2 * time.Minute)
+		away.Store(false)
+		time.Sleep(20 * time.Minute)
 		if err := handshake(a, a.Bundle(), "pool.test"); err != nil {
 			t.Error(err)
 		}
