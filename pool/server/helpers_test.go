@@ -131,17 +131,13 @@ func start(t testing.TB, run pooltest.RunFunc, change ...func(*server.Options)) 
 }
 
 // caller is a client of the service with the token.
-func (s *service) caller(t testing.TB, token string, change ...func(*client.Options)) *client.Client {
+func (s *service) caller(t testing.TB, token string) *client.Client {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o := client.Options{Address: s.Addr().String(), ServerName: "pool.test", TokenFile: file, CA: s.ca}
-	for _, c := range change {
-		c(&o)
-	}
-	c, err := client.New(o)
+	c, err := client.New(client.Options{Address: s.Addr().String(), ServerName: "pool.test", TokenFile: file, CA: s.ca})
 	if err != nil {
 		t.Fatal(err)
 	}
