@@ -92,6 +92,7 @@ func (o *poolOptions) podFlags(fs *flag.FlagSet) {
 	fs.StringVar(&o.pullPolicy, "pull-policy", string(corev1.PullIfNotPresent), "when images are pulled: Always, IfNotPresent or Never")
 	fs.Var(&o.pullSecrets, "pull-secrets", "`Secrets` in --runs-namespace to pull images with, comma-separated")
 	fs.StringVar(&p.CPU, "cpu", "1", "processors of one sandbox")
+	fs.StringVar(&p.CPURequest, "cpu-request", "", "what a node keeps free of its `processors` for one sandbox, warm ones too (default all of --cpu)")
 	fs.StringVar(&p.Python, "python", "python3", "the interpreter in the image, a path or a command")
 	fs.BoolVar(&p.UserNamespace, "user-namespace", false, "give each sandbox user ids of its own on the node (hostUsers: false)")
 	fs.StringVar(&p.RuntimeClass, "runtime-class", "", "run sandboxes with this RuntimeClass, such as gVisor's")

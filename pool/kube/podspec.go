@@ -145,15 +145,18 @@ func locked() *corev1.SecurityContext {
 	}
 }
 
-// resources are requests and limits in one: a sandbox is never given what it
-// was not promised, so neighbours do not feel it.
+// resources are requests and limits in one, but for the CPU if that was asked
+// for: a sandbox is never given memory or disk that it was not promised, so
+// neighbours do not feel it.
 func resources(c PodConfig, l wire.Limits) corev1.ResourceRequirements {
 	list := corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse(c.CPU),
 		corev1.ResourceMemory:           *resource.NewQuantity(l.MemoryBytes+c.RunnerMemory, resource.BinarySI),
 		corev1.ResourceEphemeralStorage: *resource.NewQuantity(c.EphemeralStorage, resource.BinarySI),
 	}
-	return corev1.ResourceRequirements{Requests: list, Limits: list.DeepCopy()}
+	limits := list.DeepCopy()
+	list[corev1.ResourceCPU] = resource.MustParse(c.CPURequest)
+	return corev1.ResourceRequirements{Requests: list, Limits: limits}
 }
 
 func scratch(l wire.Limits) corev1.Volume {
