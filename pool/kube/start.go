@@ -161,7 +161,7 @@ func (st *start) follow(ctx context.Context) error {
 		st.driver.roster.await(ctx, st.entry, bound, func(v view) bool {
 			switch {
 			case v.gone || v.destroying:
-				failure = api.Errorf(api.NoCapacity, "cannot start a sandbox: its pod was deleted").Because(reasonLost)
+				failure = errors.New("cannot start a sandbox: its pod was deleted")
 			case v.pod != nil:
 				if err := startFailure(v.pod, time.Since(st.began), patience); err != nil {
 					failure = err
@@ -222,7 +222,9 @@ func (st *start) prove(ctx context.Context) (wire.Fresh, error) {
 	fresh, err := st.conn.Fresh(ctx, proof)
 	switch {
 	case err != nil:
-		return wire.Fresh{}, api.Errorf(api.NoCapacity, "cannot start a sandbox: %w", err).Because(reasonRunner)
+		// A node with too much to do, perhaps. Not an *api.Error, which callers are
+		// told at once: this is an accident until it repeats itself.
+		return wire.Fresh{}, errors.New("cannot start a sandbox: " + err.Error())
 	case len(fresh.Open) > 0:
 		st.driver.metrics.open.Inc()
 		return wire.Fresh{}, api.Errorf(api.Internal, "cannot start a sandbox: it reaches %s, which the namespace's NetworkPolicies forbid, and still does "+

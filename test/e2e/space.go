@@ -158,8 +158,14 @@ func (s *Space) waitForAccount() {
 // takes longer than Patience.
 func (s *Space) Eventually(what string, check func(context.Context) error) {
 	s.T.Helper()
-	if err := Within(s.T.Context(), Patience, check); err != nil {
-		s.T.Fatalf("not within %s: %s: %v", Patience, what, err)
+	s.EventuallyIn(Patience, what, check)
+}
+
+// EventuallyIn is Eventually for what takes longer.
+func (s *Space) EventuallyIn(atMost time.Duration, what string, check func(context.Context) error) {
+	s.T.Helper()
+	if err := Within(s.T.Context(), atMost, check); err != nil {
+		s.T.Fatalf("not within %s: %s: %v", atMost, what, err)
 	}
 }
 

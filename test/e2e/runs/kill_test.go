@@ -95,7 +95,7 @@ func (p *platform) metrics(ctx context.Context, ip string) (string, error) {
 	return string(body), err
 }
 
-var leased = regexp.MustCompile(`code_sandbox_sandboxes\{state="leased"\} (\d+)`)
+var leased = regexp.MustCompile(`code_sandbox_pool_sandboxes\{state="leased"\} (\d+)`)
 
 // leases is how many runs a replica has.
 func (p *platform) leases(ctx context.Context, ip string) (int, error) {

@@ -47,7 +47,7 @@ func base(s *e2e.Space) settings {
 		"image.repository": repository, "image.digest": digest,
 		"sandbox.image.repository": python, "sandbox.image.digest": pythonDigest,
 		"sandbox.cpuRequest": "20m", "pool.resources.requests.cpu": "10m", "pool.max": 24,
-		"pool.inFlightPerCaller": 64, "pool.drainSeconds": 30, "injector.enabled": false,
+		"sandbox.preload": []string{}, "pool.inFlightPerCaller": 64, "pool.drainSeconds": 30, "injector.enabled": false,
 		// Orphans of a replica that was killed are taken for such soon.
 		"pool.env": map[string]string{"CODE_SANDBOX_LEASE_DURATION": "5s"},
 	}
@@ -158,7 +158,7 @@ func (p *platform) tell(t *testing.T) {
 	if err != nil {
 		t.Logf("cannot list the replicas: %v", err)
 	}
-	lines, most := int64(60), int64(20<<10)
+	lines, most := int64(40), int64(12<<10)
 	for _, pod := range pods {
 		said, err := p.system.Kube.CoreV1().Pods(systemName).GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: &lines, LimitBytes: &most}).DoRaw(ctx)
 		t.Logf("%s, %s, said (%v):\n%s", pod.Name, pod.Status.Phase, err, said)
@@ -168,7 +168,7 @@ func (p *platform) tell(t *testing.T) {
 		t.Logf("cannot list the sandboxes: %v", err)
 	}
 	for _, b := range boxes {
-		t.Logf("sandbox %s of %s: %s %v", b.Name, b.Labels["code-sandbox.dev/replica"], b.Status.Phase, b.Status.ContainerStatuses)
+		t.Logf("sandbox %s of %s: %s, made %s", b.Name, b.Labels["code-sandbox.dev/replica"], b.Status.Phase, b.CreationTimestamp)
 	}
 }
 

@@ -16,6 +16,9 @@ import (
 	"github.com/code-sandbox/code-sandbox/test/e2e"
 )
 
+// rollout bounds the replacement of all replicas, one after another.
+const rollout = 3 * time.Minute
+
 // restart does what "kubectl rollout restart" does.
 func (p *platform) restart(t *testing.T) {
 	t.Helper()
@@ -29,7 +32,7 @@ func (p *platform) restart(t *testing.T) {
 // rolled waits until every replica is a new one and those of before are gone.
 func (p *platform) rolled(t *testing.T) {
 	t.Helper()
-	p.system.Eventually("the pool is rolled out", func(ctx context.Context) error {
+	p.system.EventuallyIn(rollout, "the pool is rolled out", func(ctx context.Context) error {
 		d, err := p.system.Kube.AppsV1().Deployments(systemName).Get(ctx, poolName, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -88,10 +91,12 @@ func TestP09RestartUnderLoad(t *testing.T) {
 	var stop atomic.Bool
 	var seen ids
 	var all sync.WaitGroup
+	defer all.Wait()
+	defer stop.Store(true)
 	for i := range 3 {
 		url := p.agent(t, fmt.Sprintf("load-%d", i))
 		all.Go(func() {
-			for n := 0; !stop.Load(); n++ {
+			for n := 0; !stop.Load() && t.Context().Err() == nil; n++ {
 				a := call(t, url, fmt.Sprintf("import time; time.sleep(0.3); print(%d)", n))
 				if a.Failure != nil || a.Stdout != fmt.Sprintln(n) {
 					t.Errorf("%d %+v %+v", a.Status, a, a.Failure)
