@@ -91,7 +91,10 @@ func New(opts Options) (*Driver, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	d := &Driver{
 		opts: opts, unprivileged: !mayMount(),
-		relay:    &relay{servers: servers, lookups: new(atomic.Int64)},
+		relay: &relay{
+			servers: servers, lookups: new(atomic.Int64),
+			plain: slices.Contains(opts.Without, "relay"), unbounded: slices.Contains(opts.Without, "lookups"),
+		},
 		watchdog: newWatchdog(opts.MemoryBytes), stop: cancel,
 		roster: newRoster[*sandbox](), zygotes: map[string]*brood{},
 	}
@@ -239,5 +242,8 @@ func (d *Driver) config(t pool.Template) zygoteConfig {
 	c.Preload = append([]string{}, c.Preload...) // [], not null
 	c.Without = append([]string{}, c.Without...)
 	c.Masks, c.Links = []string{}, map[string]string{}
+	if d.without("root") {
+		c.Paths = append(c.Paths, machinePaths()...)
+	}
 	return c
 }

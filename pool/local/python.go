@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -89,6 +90,20 @@ func rootPaths(python Python) []string {
 	}
 	for _, p := range append(python.Prefixes, python.Path...) {
 		paths = addPath(paths, filepath.Clean(p))
+	}
+	return paths
+}
+
+// machinePaths are this machine's other folders, for tests that show what is
+// kept from programs by not being among rootPaths.
+func machinePaths() (paths []string) {
+	// Their own, and one where the root can be put together.
+	kept := []string{"/dev", "/etc", "/mnt", "/proc", "/run", "/scratch", "/sys", "/tmp", "/work"}
+	all, _ := filepath.Glob("/*")
+	for _, p := range append(all, "/etc/shadow", "/etc/hostname") {
+		if !slices.Contains(kept, p) {
+			paths = append(paths, p)
+		}
 	}
 	return paths
 }

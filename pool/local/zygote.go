@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -93,7 +94,7 @@ func startZygote(ctx context.Context, python Python, config zygoteConfig, ids *a
 		running: map[uint64]func(exit){},
 	}
 	theirs := os.NewFile(uintptr(pair[1]), "zygote")
-	err = z.start(python, theirs, config.Unprivileged)
+	err = z.start(python, theirs, config)
 	theirs.Close()
 	if err != nil {
 		z.channel.Close()
@@ -109,7 +110,7 @@ func startZygote(ctx context.Context, python Python, config zygoteConfig, ids *a
 
 // start executes the interpreter. The goroutine that starts it also waits for
 // it, on one thread: the parent-death signal follows the thread, not the process.
-func (z *zygote) start(python Python, channel *os.File, unprivileged bool) error {
+func (z *zygote) start(python Python, channel *os.File, config zygoteConfig) error {
 	program, err := zygoteProgram()
 	if err != nil {
 		return err
@@ -119,6 +120,9 @@ func (z *zygote) start(python Python, channel *os.File, unprivileged bool) error
 	cmd := exec.Command(python.Executable, "-I", "-S", "-B", "/proc/self/fd/4")
 	// Symbols are looked up once here, not again in every fork.
 	cmd.Env = append(zygoteEnv(python), "LD_BIND_NOW=1")
+	if slices.Contains(config.Without, "environment") {
+		cmd.Env = append(os.Environ(), cmd.Env...)
+	}
 	cmd.Dir = "/"
 	cmd.Stderr = stderr
 	cmd.ExtraFiles = []*os.File{channel, program}
@@ -127,7 +131,7 @@ func (z *zygote) start(python Python, channel *os.File, unprivileged bool) error
 		Pdeathsig:  syscall.SIGKILL,
 		Setsid:     true,
 	}
-	if unprivileged {
+	if config.Unprivileged {
 		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
 		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}

@@ -55,7 +55,8 @@ class Zygote:
     def prepare(self):
         """Imports, then builds the root: modules come from outside of it."""
         bootstrap.furnish()
-        end_first()
+        if "oom_score" in self.layers:
+            end_first()
         sys.path[:] = self.config["sys_path"]
         bootstrap.import_all(self.config["preload"])
         self.config["programs"] = {INIT: base64.b64decode(self.config["init"])}
@@ -74,7 +75,7 @@ class Zygote:
         if pid == 0:
             try:
                 linux.unshare(linux.NEWNS)
-                sandbox.mount_proc()
+                sandbox.mount_proc(self.layers)
                 os._exit(0)
             finally:
                 os._exit(1)

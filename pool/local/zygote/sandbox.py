@@ -35,7 +35,7 @@ def enter(config, seccomp_filter, control, out, err, cgroups):
     _namespaces(layers)
     _files(config, layers)
     _hand_over(control, _network(config, layers))
-    _descriptors(control, out, err)
+    _descriptors(control, out, err, layers)
     _give_way(config["nice"])
     _user(config, layers)
     _limits(config, layers)
@@ -71,20 +71,23 @@ def _files(config, layers):
     options = "mode=755"
     if "disk" in layers:
         options += ",size=%d,nr_inodes=%d" % (limits["disk_bytes"], limits["disk_files"])
-    linux.mount("tmpfs", "/scratch", "tmpfs", TMPFS, options)
+    if "scratch" in layers:
+        linux.mount("tmpfs", "/scratch", "tmpfs", TMPFS, options)
     for name, target, mode in (("work", "/work", 0o777), ("tmp", "/tmp", 0o1777), ("shm", "/dev/shm", 0o1777)):
-        os.mkdir("/scratch/" + name)
-        os.chmod("/scratch/" + name, mode)
+        if "scratch" in layers or not os.path.exists("/scratch/" + name):
+            os.mkdir("/scratch/" + name)
+            os.chmod("/scratch/" + name, mode)
         linux.mount("/scratch/" + name, target, None, linux.MS_BIND)
-    linux.unmount("/scratch")
+    if "scratch" in layers:
+        linux.unmount("/scratch")
     for source, target in config["late"]:
         root.reveal(source, target)
     if config["proc"]:
-        mount_proc()
+        mount_proc(layers)
 
 
-def mount_proc():
-    linux.mount("proc", "/proc", "proc", TMPFS | linux.MS_NOEXEC, "subset=pid")
+def mount_proc(layers):
+    linux.mount("proc", "/proc", "proc", TMPFS | linux.MS_NOEXEC, "subset=pid" if "proc" in layers else None)
 
 
 def _network(config, layers):
@@ -111,7 +114,7 @@ def _hand_over(control, dns):
     os.close(fds[0])
 
 
-def _descriptors(control, out, err):
+def _descriptors(control, out, err, layers):
     """Leaves four descriptors: input at end of file, two outputs, control."""
     os.setsid()
     null = os.open(os.devnull, os.O_RDONLY)
@@ -119,7 +122,8 @@ def _descriptors(control, out, err):
     moved = [os.dup2(fd, 100 + i, inheritable=False) for i, fd in enumerate((null, out, err, control))]
     for target, fd in enumerate(moved):
         os.dup2(fd, target, inheritable=target < CONTROL)
-    os.closerange(CONTROL + 1, 4096)
+    if "descriptors" in layers:
+        os.closerange(CONTROL + 1, 4096)
     os.chdir("/work")
 
 
