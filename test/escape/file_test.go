@@ -97,7 +97,7 @@ except PermissionError: pass`,
 			want: func(r *result) string { return missing(r, "regular") },
 		},
 		{
-			name: "traces of another run", layer: "scratch: a file system of its own", without: []string{"scratch", "readonly"}, beside: `
+			name: "traces of another run", layer: "scratch: a file system of its own", without: []string{"scratch", "readonly", "users"}, beside: `
 for p in ("/tmp", "/work", "/dev/shm", "/var/tmp"): open(p + "/marker", "w").write("x")
 time.sleep(1.5)`,
 			code: `

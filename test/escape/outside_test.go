@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -149,6 +150,12 @@ func readControl(ctx context.Context, control *os.File) (all []byte, rights int,
 	buf, oob := make([]byte, 1<<20), make([]byte, 8<<10)
 	for len(all) < outsideBytes {
 		n, held, _, _, err := conn.(*net.UnixConn).ReadMsgUnix(buf, oob)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, 0, err
+		}
 		all = append(all, buf[:n]...)
 		messages, _ := unix.ParseSocketControlMessage(oob[:held])
 		for _, m := range messages {
@@ -157,12 +164,6 @@ func readControl(ctx context.Context, control *os.File) (all []byte, rights int,
 			for _, fd := range fds {
 				unix.Close(fd)
 			}
-		}
-		if err != nil {
-			return nil, 0, err
-		}
-		if n == 0 {
-			break
 		}
 	}
 	return all, rights, nil
@@ -174,14 +175,14 @@ func readFiles(dir string, res *wire.Result) error {
 		if err != nil || d.IsDir() || d.Name() == "main.py" {
 			return err
 		}
-		if info, err := os.Stat(path); err != nil || info.IsDir() {
-			return err
-		}
 		f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // or a pipe would hold up this test
 		if err != nil {
-			return err
+			return nil // left out, as what cannot be read
 		}
 		defer f.Close()
+		if info, err := f.Stat(); err != nil || info.IsDir() {
+			return err
+		}
 		content := make([]byte, 4096)
 		n, _ := f.Read(content)
 		name, err := filepath.Rel(dir, path)
