@@ -6,6 +6,7 @@ import (
 	"github.com/valyala/fasthttp/fasthttpadaptor"
 
 	"github.com/code-sandbox/code-sandbox/pool/api"
+	"github.com/code-sandbox/code-sandbox/sidecar/request"
 )
 
 // handleAdmin serves the admin port: probes and scrapes, which must never meet
@@ -18,7 +19,7 @@ func (s *Server) handleAdmin() fasthttp.RequestHandler {
 		switch path := string(ctx.Path()); {
 		case !ctx.IsGet() && !ctx.IsHead():
 			ctx.Response.Header.Set("Allow", "GET, HEAD")
-			err = api.Errorf(api.MethodNotAllowed, "%s is asked for with GET", clip(path))
+			err = api.Errorf(api.MethodNotAllowed, "%s is asked for with GET", request.Clip(path))
 		case path == "/metrics":
 			metrics(ctx)
 		case path == "/healthz":
@@ -26,7 +27,7 @@ func (s *Server) handleAdmin() fasthttp.RequestHandler {
 		case path == "/readyz":
 			err = s.readyz(ctx)
 		default:
-			err = api.Errorf(api.NotFound, "there is no %q here: the paths are GET /healthz, GET /metrics, GET /readyz", clip(path))
+			err = api.Errorf(api.NotFound, "there is no %q here: the paths are GET /healthz, GET /metrics, GET /readyz", request.Clip(path))
 		}
 		discardBody(ctx)
 		if err != nil {

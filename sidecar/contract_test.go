@@ -20,6 +20,7 @@ import (
 
 	"github.com/code-sandbox/code-sandbox/pool/api"
 	"github.com/code-sandbox/code-sandbox/pool/wire"
+	"github.com/code-sandbox/code-sandbox/sidecar/request"
 )
 
 // contract is openapi.yaml, ready to hold answers against.
@@ -241,7 +242,7 @@ func TestContractIsCurrent(t *testing.T) {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	f("fields of a request", names, slices.Clone(fields))
+	f("fields of a request", names, slices.Clone(request.Fields))
 	if r := do(t, "GET", s.url+"/openapi.yaml", nil); r.body != string(openAPI) || r.header.Get("Content-Type") != "application/yaml" {
 		t.Error(r.header)
 	}

@@ -3,7 +3,8 @@ package sidecar
 import (
 	"errors"
 	"fmt"
-	"time"
+
+	"github.com/code-sandbox/code-sandbox/sidecar/request"
 )
 
 // Limits is every limit in force, for GET /limits. The first two groups are
@@ -15,22 +16,10 @@ type Limits struct {
 }
 
 // Seconds is a duration in seconds, the API's unit.
-type Seconds float64
-
-// Duration is s as a time.Duration.
-func (s Seconds) Duration() time.Duration { return time.Duration(float64(s) * float64(time.Second)) }
+type Seconds = request.Seconds
 
 // RequestLimits bounds one request. Every field must be positive.
-type RequestLimits struct {
-	CodeBytes      int     `json:"code_bytes"`
-	BodyBytes      int     `json:"body_bytes"` // the whole body, files included
-	DefaultTimeout Seconds `json:"default_timeout_seconds"`
-	MaxTimeout     Seconds `json:"max_timeout_seconds"`
-	Args           int     `json:"args"`
-	Env            int     `json:"env"`
-	Files          int     `json:"files"`
-	PathBytes      int     `json:"path_bytes"`
-}
+type RequestLimits = request.Limits
 
 // ServerLimits bounds all requests together. Every field must be positive.
 type ServerLimits struct {
@@ -71,11 +60,7 @@ type SandboxLimits struct {
 // is left for the caller to fill.
 func DefaultLimits() Limits {
 	return Limits{
-		Request: RequestLimits{
-			CodeBytes: 1 << 20, BodyBytes: 16 << 20,
-			DefaultTimeout: 30, MaxTimeout: 300,
-			Args: 1024, Env: 256, Files: 256, PathBytes: 1024,
-		},
+		Request: request.DefaultLimits(),
 		Server: ServerLimits{
 			Wait: 60, Requests: 256, BodiesBytes: 128 << 20, Connections: 1024,
 			Read: 30, Idle: 60,

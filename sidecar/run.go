@@ -8,6 +8,7 @@ import (
 
 	"github.com/code-sandbox/code-sandbox/pool/api"
 	"github.com/code-sandbox/code-sandbox/pool/wire"
+	"github.com/code-sandbox/code-sandbox/sidecar/request"
 )
 
 // runPython serves POST /run_python.
@@ -103,9 +104,9 @@ func (s *Server) request(ctx *fasthttp.RequestCtx, in preamble) (*wire.Request, 
 	if err != nil {
 		return nil, digest, err
 	}
-	parse, kind := parseSource, "source"
+	parse, kind := request.ParseSource, "source"
 	if in.json {
-		parse, kind = parseJSON, "json"
+		parse, kind = request.ParseJSON, "json"
 	}
 	if in.key != "" {
 		h := sha256.New()
