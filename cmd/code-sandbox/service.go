@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"time"
 
@@ -112,6 +113,9 @@ func (s *service) makePool(registry *prometheus.Registry) (err error) {
 	}
 	s.pool, err = pool.New(pool.Options{
 		Driver: s.driver, Templates: templates, Target: s.opts.target, Max: s.opts.max, MaxTemplates: maxTemplates, MaxWait: time.Minute,
+		// More at once only take the processor from each other, and from the runs
+		// before them: then a later caller's answer is ready first.
+		MaxStarting:    max(4, 2*runtime.NumCPU()),
 		QueuePerCaller: 256, DrainTimeout: s.opts.drain, Logger: s.log.Named("pool"), Registerer: registry,
 	})
 	return err
