@@ -27,6 +27,7 @@ import struct
 import sys
 
 import bootstrap
+import heap
 import linux
 import root
 import sandbox
@@ -86,6 +87,7 @@ class Zygote:
         signal.signal(signal.SIGCHLD, self.reap)
         bootstrap.rehearse()
         gc.collect()
+        self._holes = heap.fill()
         gc.freeze()  # a collection in a sandbox leaves the shared pages shared
         while True:
             message, ancillary, _, _ = self.channel.recvmsg(64, socket.CMSG_SPACE(32), MSG_CMSG_CLOEXEC)
