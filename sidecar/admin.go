@@ -17,17 +17,17 @@ func (s *Server) handleAdmin() fasthttp.RequestHandler {
 		x := newExchange(ctx)
 		var err *api.Error
 		switch path := string(ctx.Path()); {
+		case path != "/metrics" && path != "/healthz" && path != "/readyz":
+			err = api.Errorf(api.NotFound, "there is no %q here: the paths are GET /healthz, GET /metrics, GET /readyz", request.Clip(path))
 		case !ctx.IsGet() && !ctx.IsHead():
 			ctx.Response.Header.Set("Allow", "GET, HEAD")
-			err = api.Errorf(api.MethodNotAllowed, "%s is asked for with GET", request.Clip(path))
+			err = api.Errorf(api.MethodNotAllowed, "%s is asked for with GET, not with %s", path, request.Clip(string(ctx.Method())))
 		case path == "/metrics":
 			metrics(ctx)
 		case path == "/healthz":
 			err = s.healthz(ctx, x)
-		case path == "/readyz":
-			err = s.readyz(ctx)
 		default:
-			err = api.Errorf(api.NotFound, "there is no %q here: the paths are GET /healthz, GET /metrics, GET /readyz", request.Clip(path))
+			err = s.readyz(ctx)
 		}
 		discardBody(ctx)
 		if err != nil {

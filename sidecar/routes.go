@@ -80,6 +80,9 @@ func (s *Server) guarded(ctx *fasthttp.RequestCtx, x *exchange) (err *api.Error)
 	if err := s.sameHost(ctx); err != nil {
 		return err
 	}
+	if expect := ctx.Request.Header.Peek("Expect"); len(expect) > 0 && !strings.EqualFold(string(expect), "100-continue") {
+		return api.Errorf(api.BadRequest, "the header Expect is %q: only 100-continue can be met here", request.Clip(string(expect)))
+	}
 	return s.dispatch(ctx, x)
 }
 

@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"sync"
 
@@ -89,7 +90,14 @@ func (s *Server) header(ctx *fasthttp.RequestCtx) (in preamble, err *api.Error) 
 		return in, err
 	}
 	in.events = accepted(string(ctx.Request.Header.Peek("Accept")))
-	if given := ctx.Request.Header.Peek("Idempotency-Key"); given != nil {
+	all := ctx.Request.Header.PeekAll("Idempotency-Key")
+	for _, other := range all {
+		if !bytes.Equal(other, all[0]) {
+			return in, api.Errorf(api.BadRequest, "there are two different Idempotency-Key headers: a request has one key")
+		}
+	}
+	if len(all) > 0 {
+		given := all[0]
 		if in.key = token(given, maxKey); in.key == "" {
 			return in, api.Errorf(api.BadRequest, "the Idempotency-Key must have 1 to %d visible ASCII characters and no space", maxKey)
 		}

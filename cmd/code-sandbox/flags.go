@@ -5,9 +5,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/code-sandbox/code-sandbox/sidecar/request"
 )
 
 // parse reads args, then the environment for each flag that was not given.
@@ -22,7 +26,7 @@ func parse(fs *flag.FlagSet, args []string) error {
 			usage()
 			return err
 		}
-		return fmt.Errorf("%w: %w; %s -h lists the flags", errUsage, err, fs.Name())
+		return fmt.Errorf("%w: %w; %s%s -h lists the flags", errUsage, err, meant(fs, args), fs.Name())
 	}
 	given := map[string]bool{}
 	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
@@ -39,6 +43,41 @@ func parse(fs *flag.FlagSet, args []string) error {
 	})
 	return errors.Join(errs...)
 }
+
+// meant proposes a flag for the first that there is not.
+func meant(fs *flag.FlagSet, args []string) string {
+	var names []string
+	fs.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
+	for _, arg := range args {
+		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		if !strings.HasPrefix(arg, "-") || name == "" || fs.Lookup(name) != nil {
+			continue
+		}
+		if near := request.Nearest(name, names); near != "" {
+			return fmt.Sprintf("did you mean --%s? ", near)
+		}
+		break
+	}
+	return ""
+}
+
+// duration is a flag of time: "30s", "5m", or a plain number of seconds.
+type duration time.Duration
+
+func (d *duration) Set(text string) error {
+	if n, err := strconv.ParseFloat(text, 64); err == nil && math.Abs(n) < 1e6 {
+		*d = duration(n * float64(time.Second))
+		return nil
+	}
+	parsed, err := time.ParseDuration(text)
+	if err != nil {
+		return fmt.Errorf("%q is not a time such as 30s", text)
+	}
+	*d = duration(parsed)
+	return nil
+}
+
+func (d *duration) String() string { return time.Duration(*d).String() }
 
 // size is a flag in bytes: "512MiB", "64KiB", "1GiB" or a plain number.
 type size int64

@@ -32,6 +32,11 @@ func parseTools(args []string) (o toolsOptions, err error) {
 	fs := flag.NewFlagSet("code-sandbox tools", flag.ContinueOnError)
 	o.tools.common(fs)
 	fs.StringVar(&o.logLevel, "log-level", "error", "log at this level: debug, info, warn or error")
+	fs.Usage = func() {
+		_, _ = fmt.Fprint(fs.Output(), "code-sandbox tools [flags] -- COMMAND ...\n\n"+
+			"Runs an agent as it is, with no sandbox, and says at its end where each of its tools would run.\n\n")
+		fs.PrintDefaults()
+	}
 	args, o.agent = splitAgent(args)
 	if err := parse(fs, args); err != nil {
 		return o, err

@@ -62,14 +62,15 @@ func LookPython(ctx context.Context, name string) (Python, error) {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return Python{}, fmt.Errorf("cannot ask %q what it is: %w: %s", path, err, strings.TrimSpace(stderr.String()))
+		return Python{}, fmt.Errorf("%q is no Python, or one that does not work: name a CPython 3.8 or newer with --python; asked what it is, it ended with %w: %s",
+			path, err, strings.TrimSpace(stderr.String()))
 	}
 	var found struct {
 		Python
 		Supported bool `json:"supported"`
 	}
 	if err := json.Unmarshal(out, &found); err != nil {
-		return Python{}, fmt.Errorf("cannot understand what %q says of itself: %w", path, err)
+		return Python{}, fmt.Errorf("%q is no Python, or one that does not work: name a CPython 3.8 or newer with --python; what it says of itself cannot be read: %w", path, err)
 	}
 	if !found.Supported {
 		return Python{}, fmt.Errorf("%q is version %s; CPython 3.8 or newer is needed: name one with --python", path, found.Version)

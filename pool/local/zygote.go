@@ -74,6 +74,10 @@ type zygote struct {
 	pending map[uint64]*birth
 	running map[uint64]func(exit)
 	gone    error // set when the zygote has ended
+	// silent is when it first left a spawn unanswered past its bound: it may be
+	// stopped, or stuck. What runs in it still may, for longest.
+	silent  time.Time
+	longest time.Duration
 }
 
 // startZygote starts one and waits until it has imported and built its root.
@@ -90,6 +94,7 @@ func startZygote(ctx context.Context, python Python, config zygoteConfig, ids *a
 		exited:  make(chan struct{}),
 		ids:     ids,
 		born:    time.Now(),
+		longest: config.Limits.MaxRun + startBound,
 		pending: map[uint64]*birth{},
 		running: map[uint64]func(exit){},
 	}
@@ -253,6 +258,29 @@ func (z *zygote) ended() bool {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	return z.gone != nil
+}
+
+// fallSilent has the zygote replaced at the next pick.
+func (z *zygote) fallSilent() {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	if z.silent.IsZero() {
+		z.silent = time.Now()
+	}
+}
+
+func (z *zygote) isSilent() bool {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	return !z.silent.IsZero()
+}
+
+// overdue says whether a silent zygote need not be spared any longer: the runs
+// that it had are over. It does not tell their ends itself.
+func (z *zygote) overdue() bool {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	return !z.silent.IsZero() && time.Since(z.silent) > z.longest
 }
 
 // idle says whether no sandbox lives in it, and none is being born.

@@ -183,5 +183,8 @@ func mediaType(name string, content []byte) string {
 		return t
 	}
 	t, _, _ := strings.Cut(http.DetectContentType(content), ";")
+	if strings.HasPrefix(t, "text/") && !utf8.Valid(content) { // it takes any bytes above 0x7f for text
+		return "application/octet-stream"
+	}
 	return t
 }
