@@ -169,14 +169,16 @@ func (b *brood) close() {
 	b.renew.Wait()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	var all sync.WaitGroup // side by side: the kernel takes its time with each one's namespaces
 	for i := range b.slots {
 		if z := b.slots[i].zygote; z != nil {
-			z.close()
+			all.Go(z.close)
 		}
 	}
 	for _, z := range b.retired {
-		z.close()
+		all.Go(z.close)
 	}
+	all.Wait()
 }
 
 func (b *brood) isClosed() bool {

@@ -213,9 +213,11 @@ func (d *Driver) Close() error {
 	d.zygotes = nil
 	d.zygotesMu.Unlock()
 	err := d.closeAll()
+	var all sync.WaitGroup
 	for _, b := range broods {
-		b.close()
+		all.Go(b.close)
 	}
+	all.Wait()
 	d.stop()
 	d.background.Wait()
 	if d.cgroups != nil {

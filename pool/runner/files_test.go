@@ -181,3 +181,17 @@ func TestCollectFromAClosedFolder(t *testing.T) {
 		t.Errorf("files %v", files)
 	}
 }
+
+// Bytes that are no text are not called text.
+func TestMediaTypeOfBytes(t *testing.T) {
+	f := func(name, content, want string) {
+		t.Helper()
+		if got := mediaType(name, []byte(content)); got != want {
+			t.Errorf("%s with %q: %s, not %s", name, content, got, want)
+		}
+	}
+	// One byte that starts no character.
+	f("x", "\xff", "application/octet-stream")
+	// Text stays text.
+	f("x", "é", "text/plain")
+}
