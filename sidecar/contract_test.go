@@ -131,6 +131,9 @@ func TestExamplesOfTheContract(t *testing.T) {
 	s := start(t, echo)
 	replayed := 0
 	for path, item := range c.model.Paths.PathItems.FromOldest() {
+		if strings.HasPrefix(path, "/v1/tools") { // mounted; cmd/code-sandbox tests them with the whole service
+			continue
+		}
 		for method, op := range item.GetOperations().FromOldest() {
 			if op.RequestBody == nil {
 				if r := do(t, strings.ToUpper(method), s.url+path, nil); r.status != 200 {

@@ -13,6 +13,8 @@ type Limits struct {
 	Request RequestLimits `json:"request"`
 	Server  ServerLimits  `json:"server"`
 	Sandbox SandboxLimits `json:"sandbox"`
+	// Tools is nil where no tool calls are served.
+	Tools *ToolLimits `json:"tools,omitempty"`
 }
 
 // Seconds is a duration in seconds, the API's unit.
@@ -54,6 +56,21 @@ type SandboxLimits struct {
 	OpenFiles     int      `json:"open_files"`
 	OutputBytes   int      `json:"output_bytes"` // kept of stdout, and again of stderr
 	FilesBytes    int64    `json:"files_bytes"`  // content of the files in an answer
+	AnswerFiles   int      `json:"answer_files"` // how many files an answer holds
+	DNSLookups    int      `json:"dns_lookups"`  // of one run
+	Warm          int      `json:"warm"`         // sandboxes that are kept ready, at least
+	Sandboxes     int      `json:"sandboxes"`    // at once, warm and running
+}
+
+// ToolLimits bounds tool calls, which another part of the process serves.
+type ToolLimits struct {
+	Mode        string  `json:"mode"` // "enforce", "audit" or "off"
+	Calls       int     `json:"calls_in_flight"`
+	ArgsBytes   int     `json:"args_bytes"`
+	ResultBytes int     `json:"result_bytes"`
+	Depth       int     `json:"depth"` // of arguments and of a result
+	Nodes       int     `json:"nodes"` // likewise
+	MaxTimeout  Seconds `json:"max_timeout_seconds"`
 }
 
 // DefaultLimits are the limits of design and documentation; the Sandbox group

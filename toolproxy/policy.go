@@ -47,6 +47,9 @@ type Limits struct {
 	MaxSeconds  float64 `json:"max_seconds"`
 }
 
+// MaxCalls is how many tool calls may be in flight, those that wait included.
+const MaxCalls = 256
+
 // DefaultLimits are those of the documentation.
 func DefaultLimits() Limits {
 	return Limits{ArgsBytes: 4 << 20, ResultBytes: 8 << 20, Depth: 64, Nodes: 200_000, MaxSeconds: 300}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/code-sandbox/code-sandbox/pool"
 	"github.com/code-sandbox/code-sandbox/pool/local"
+	"github.com/code-sandbox/code-sandbox/pool/runner"
 	"github.com/code-sandbox/code-sandbox/pool/wire"
 	"github.com/code-sandbox/code-sandbox/sidecar"
 	"github.com/code-sandbox/code-sandbox/toolproxy"
@@ -179,7 +180,17 @@ func (s *service) limits() sidecar.Limits {
 		Network: map[string]string{"relay": "dns", "none": "none"}[s.opts.dns], MemoryBytes: t.MemoryBytes, DiskBytes: t.DiskBytes,
 		DiskFiles: t.DiskFiles, Processes: t.Processes, OpenFiles: t.OpenFiles, OutputBytes: t.OutputBytes, FilesBytes: t.FilesBytes,
 	}
+	l.Sandbox.AnswerFiles, l.Sandbox.DNSLookups, l.Sandbox.Warm, l.Sandbox.Sandboxes = runner.MaxFiles, local.DNSLookups, s.opts.target, s.opts.max
+	if s.opts.dns == "none" {
+		l.Sandbox.DNSLookups = 0
+	}
+	crossing := toolproxy.DefaultLimits()
+	l.Tools = &sidecar.ToolLimits{
+		Mode: s.opts.tools.mode, Calls: toolproxy.MaxCalls, ArgsBytes: crossing.ArgsBytes, ResultBytes: crossing.ResultBytes,
+		Depth: crossing.Depth, Nodes: crossing.Nodes, MaxTimeout: l.Request.MaxTimeout,
+	}
 	if s.opts.isolation == local.BareIsolation { // what does not hold is not told
+		l.Sandbox.DNSLookups = 0
 		l.Sandbox.Network, l.Sandbox.DiskBytes, l.Sandbox.DiskFiles, l.Sandbox.Processes = "host", 0, 0, 0
 	}
 	return l

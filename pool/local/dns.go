@@ -18,9 +18,8 @@ import (
 const (
 	dnsTimeout    = 800 * time.Millisecond // under the second that resolv.conf gives an answer
 	dnsMessage    = 4096                   // bytes
-	dnsLookups    = 1000                   // a run
 	dnsConcurrent = 8
-	dnsPause      = time.Millisecond // after each one past dnsLookups: a flood takes no processor
+	dnsPause      = time.Millisecond // after each one past DNSLookups: a flood takes no processor
 )
 
 // relay answers a sandbox's DNS questions by asking this machine's name
@@ -59,7 +58,7 @@ func (r *relay) serve(conn net.PacketConn) {
 		}
 		question := append([]byte(nil), buf[:size]...)
 		r.lookups.Add(1)
-		if n >= dnsLookups && !r.unbounded {
+		if n >= DNSLookups && !r.unbounded {
 			reply(conn, failure(question, dnsmessage.RCodeRefused), from)
 			time.Sleep(dnsPause)
 			continue

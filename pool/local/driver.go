@@ -33,6 +33,9 @@ const (
 	hostIDs      = 1024             // more than there are sandboxes at once
 )
 
+// DNSLookups is how many DNS questions of one run are asked; the rest are refused.
+const DNSLookups = 1000
+
 // Namespaces is what a Driver puts around a program.
 const Namespaces = "namespaces"
 

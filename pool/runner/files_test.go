@@ -109,7 +109,7 @@ func TestCollectIsBounded(t *testing.T) {
 		}
 		return nil
 	})
-	if len(files) != maxFiles || len(omitted) != maxOmitted+1 || !strings.HasPrefix(omitted["…"], "700 more") {
+	if len(files) != MaxFiles || len(omitted) != maxOmitted+1 || !strings.HasPrefix(omitted["…"], "700 more") {
 		t.Errorf("%d files, %d omitted, %q", len(files), len(omitted), omitted["…"])
 	}
 }
