@@ -23,7 +23,7 @@ func TestSilentZygoteIsReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.destroy() //nolint:errcheck // its zygote is killed below
+	defer s.destroy() // its zygote is killed below
 	pid, err := hostPID(s.mainFD)
 	if err != nil {
 		t.Fatal(err)

@@ -47,7 +47,7 @@ func (o *outside) Run(ctx context.Context, req *wire.Request) (*wire.Result, err
 	if err != nil {
 		return nil, err
 	}
-	defer exec.Command("sh", "-c", `chmod -R u+rwX "$0"; rm -rf "$0"`, dir).Run() //nolint:errcheck // a folder for rubbish
+	defer exec.Command("sh", "-c", `chmod -R u+rwX "$0"; rm -rf "$0"`, dir).Run() // a folder for rubbish
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -64,8 +64,8 @@ func (o *outside) Run(ctx context.Context, req *wire.Request) (*wire.Result, err
 		return nil, err
 	}
 	err = readRecordPlainly(ctx, ours, res)
-	cmd.Cancel() //nolint:errcheck // it has ended, or ends now
-	cmd.Wait()   //nolint:errcheck // its record tells how it ended
+	cmd.Cancel() // it has ended, or ends now
+	cmd.Wait()   // its record tells how it ended
 	if err != nil {
 		return nil, err
 	}
