@@ -15,9 +15,9 @@ import (
 const bomb = `
 over = mmap.mmap(-1, 1)  # all of them share it
 def going():
-    if os.getpid() > 400 and not over[0]:
+    if os.getpid() > 150 and not over[0]:
         over[0] = 1
-        could("have 400 processes")
+        could("have 150 processes")
     if over[0]: os._exit(0)
     return True
 `
