@@ -17,6 +17,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -38,7 +39,10 @@ CORE = "core"
 # With a version manager each of these can be had, and a missing one is a failure.
 MANAGED = os.path.expanduser("~/.pyenv/versions")
 THIS = "%d.%d" % sys.version_info[:2]
-REQUIRED = "3.8,3.9,3.10,3.11,3.12,3.13" if os.path.isdir(MANAGED) else THIS
+REQUIRED = ("3.8,3.9,3.10,3.11,3.12,3.13" if os.path.isdir(MANAGED) else THIS) + ",3.14"
+# One that is in no version manager yet comes out of a Go module.
+CARRIED = "3.14"
+PIP = "25.3"  # for it: it comes without
 FRAMEWORK_PYTHON = "3.12" if os.path.isdir(MANAGED) else THIS
 
 
@@ -108,15 +112,29 @@ def environment(label, version, requirements, cache):
     if os.path.exists(os.path.join(folder, "ready")):
         return python
     shutil.rmtree(folder, ignore_errors=True)
-    subprocess.run([interpreter(version), "-m", "venv", folder], check=True)
-    subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-compile",
-                    "-r", requirements], check=True)
+    base = interpreter(version, cache)
+    subprocess.run([base, "-m", "venv"] + (["--without-pip"] if version == CARRIED else []) + [folder], check=True)
+    pip = [python, pip_wheel(cache)] if version == CARRIED else [python, "-m", "pip"]
+    subprocess.run(pip + ["install", "-q", "--disable-pip-version-check", "--no-compile", "-r", requirements], check=True)
     open(os.path.join(folder, "ready"), "w").close()
     return python
 
 
-def interpreter(version):
-    """An interpreter of this version, from pyenv or PATH. A missing one is an error."""
+def pip_wheel(cache):
+    """A pip that runs out of its wheel, for an interpreter that came without."""
+    found = glob.glob(os.path.join(cache, "pip", "pip-%s-*.whl" % PIP))
+    if not found:
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+            subprocess.run([os.path.join(folder, "bin", "python"), "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps",
+                            "-d", os.path.join(cache, "pip"), "pip==" + PIP], check=True)
+        found = glob.glob(os.path.join(cache, "pip", "pip-%s-*.whl" % PIP))
+    return os.path.join(found[0], "pip")
+
+
+def interpreter(version, cache):
+    """An interpreter of this version, from pyenv, PATH or a Go module. A missing
+    one is an error."""
     candidates = sorted(glob.glob("%s/%s*/bin/python" % (MANAGED, version)))
     candidates += [found for found in [shutil.which("python" + version)] if found]
     for candidate in candidates:
@@ -124,7 +142,21 @@ def interpreter(version):
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, universal_newlines=True)
         if done.stdout.strip() == ".".join(version.split(".")[:2]):
             return candidate
+    if version == CARRIED:
+        return carried(cache)
     raise LookupError("there is no Python %s with venv on this machine" % version)
+
+
+def carried(cache):
+    """The interpreter of the Go module in tools/cpython, laid into the cache."""
+    folder = os.path.join(cache, "cpython-" + CARRIED)
+    python = os.path.join(folder, "bin", "python" + CARRIED)
+    if not os.path.exists(os.path.join(folder, "ready")):
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(cache, exist_ok=True)
+        subprocess.run(["go", "run", ".", folder], cwd=os.path.join(HERE, "tools", "cpython"), check=True)
+        open(os.path.join(folder, "ready"), "w").close()
+    return python
 
 
 def table(options):
