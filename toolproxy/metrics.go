@@ -22,6 +22,15 @@ type metrics struct {
 	seconds  *prometheus.HistogramVec
 	refusals *prometheus.CounterVec
 	boots    prometheus.Counter
+	audited  *prometheus.CounterVec
+}
+
+// decision is the label of a decision.
+func decision(word string) string {
+	if slices.Contains([]string{"sandboxed", "refused"}, word) {
+		return word
+	}
+	return "other"
 }
 
 func newMetrics(registry prometheus.Registerer) (*metrics, error) {
@@ -44,7 +53,11 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 			Help: "Agent processes that said hello.",
 		}),
 	}
-	for _, c := range []prometheus.Collector{m.calls, m.seconds, m.refusals, m.boots} {
+	m.audited = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "code_sandbox_tool_audited_calls_total",
+		Help: "Tool calls that ran in agents in audit mode, by what enforce mode would have made of them.",
+	}, []string{"decision"})
+	for _, c := range []prometheus.Collector{m.calls, m.seconds, m.refusals, m.boots, m.audited} {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("cannot register the metrics of tool calls: %w", err)
 		}
