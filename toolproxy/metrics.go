@@ -14,7 +14,7 @@ import (
 // reasons are the labels of refusals; another word counts as "other".
 var reasons = []string{
 	"made_at_run_time", "import_failed", "import_timeout", "import_memory", "code_mismatch", "state", "argument", "result_type",
-	"result_too_large", "folder_too_large", "folder_private", "interpreter_place", "no_hook", "no_isolation", "bad_frame",
+	"result_too_large", "folder_too_large", "folder_private", "interpreter_place", "no_hook", "no_isolation", "no_egress", "bad_frame",
 }
 
 type metrics struct {
