@@ -5,7 +5,8 @@ import (
 	"net/netip"
 )
 
-// closed are the addresses that a granted name may not lead to, with the reason.
+// closed are the addresses that a granted name may not lead to, with the reason:
+// the first row that has an address counts.
 // A grant of the address itself opens those that are not never.
 var closed = []struct {
 	prefix netip.Prefix
@@ -45,7 +46,10 @@ var closed = []struct {
 func Address(a netip.Addr, named bool, own []netip.Addr) error {
 	a = a.Unmap()
 	for _, row := range closed {
-		if row.prefix.Contains(a) && (row.never || !named) {
+		if row.prefix.Contains(a) {
+			if named && !row.never {
+				return nil
+			}
 			return fmt.Errorf("%s is %s", a, row.what)
 		}
 	}

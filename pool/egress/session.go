@@ -29,7 +29,6 @@ type Session struct {
 
 	left, sent, received atomic.Int64 // bytes
 	requests             atomic.Int64
-	open                 chan struct{} // one for each request in flight
 
 	mu     sync.Mutex
 	ended  bool
@@ -41,7 +40,7 @@ func (p *Proxy) Serve(listener net.Listener, sandbox string, e *wire.Egress) *Se
 	ctx, end := context.WithCancel(context.Background())
 	s := &Session{
 		proxy: p, egress: e, log: p.opts.Logger.With("sandbox", sandbox, "tool", e.Tool),
-		ctx: ctx, end: end, open: make(chan struct{}, maxOpen),
+		ctx: ctx, end: end,
 	}
 	s.left.Store(p.opts.Bytes)
 	// One transport a sandbox: no connection outlives it or serves another.
@@ -89,13 +88,6 @@ func (s *Session) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if s.requests.Add(1) > maxRequests {
 		s.answer(w, target, http.StatusTooManyRequests, limited, "this call has made as many requests as one may")
-		return
-	}
-	select {
-	case s.open <- struct{}{}:
-		defer func() { <-s.open }()
-	default:
-		s.answer(w, target, http.StatusTooManyRequests, limited, "this call has as many requests in flight as one may")
 		return
 	}
 	ctx, cancel := context.WithCancel(r.Context())
