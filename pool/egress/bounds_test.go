@@ -60,7 +60,7 @@ func echo(t *testing.T) net.Listener {
 			}
 			go func() {
 				defer conn.Close()
-				_, _ = io.Copy(conn, conn)
+				_, _ = io.Copy(struct{ io.Writer }{conn}, struct{ io.Reader }{conn})
 			}()
 		}
 	}()

@@ -90,14 +90,14 @@ func (s *Session) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, target, http.StatusTooManyRequests, limited, "this call has made as many requests as one may")
 		return
 	}
+	if r.Method == http.MethodConnect {
+		s.tunnel(s.ctx, w, target) // the request's own ends with the program's way, when the other may go on
+		return
+	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
-	if r.Method == http.MethodConnect {
-		s.tunnel(ctx, w, target)
-	} else {
-		s.forward(ctx, w, r, target)
-	}
+	s.forward(ctx, w, r, target)
 }
 
 // begin counts a request in, unless the session has ended.
