@@ -31,16 +31,23 @@ func copyExecution(c *wire.Copy, hook string) *execution {
 	maps.Copy(env, c.Env)
 	env["HOME"], env["TMPDIR"] = "/tmp", "/tmp"
 	if c.Egress != nil {
-		maps.Copy(env, proxyEnv())
+		maps.Copy(env, proxyEnv(c.Egress.Hosts))
 	}
 	return &execution{Argv: argv, Env: env, TwoEnds: true}
 }
 
-// proxyEnv is how programs learn of the proxy, in both spellings.
-func proxyEnv() map[string]string {
+// proxyEnv is how programs learn of the proxy, in both spellings. What they serve
+// to themselves goes past it, unless that is the name of a granted host.
+func proxyEnv(hosts []string) map[string]string {
+	var own []string
+	for _, name := range []string{"localhost", "127.0.0.1", "::1"} {
+		if !slices.ContainsFunc(hosts, func(h string) bool { return strings.HasPrefix(strings.TrimPrefix(h, "["), name) }) {
+			own = append(own, name)
+		}
+	}
 	proxy := fmt.Sprintf("http://127.0.0.1:%d", egress.Port)
 	env := map[string]string{}
-	for name, value := range map[string]string{"http_proxy": proxy, "https_proxy": proxy, "no_proxy": "localhost,127.0.0.1,::1"} {
+	for name, value := range map[string]string{"http_proxy": proxy, "https_proxy": proxy, "no_proxy": strings.Join(own, ",")} {
 		env[name], env[strings.ToUpper(name)] = value, value
 	}
 	return env
