@@ -218,9 +218,9 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// No credential of the agent's environment, files or memory can be found from
+// T19: no credential of the agent's environment, files or memory can be found from
 // a tool; without the sandbox, the same search finds all of them.
-func TestNoCredentialIsFound(t *testing.T) {
+func TestT19NoCredentialIsFound(t *testing.T) {
 	home := t.TempDir()
 	project := filepath.Join(home, "project")
 	copyProject(t, "search", project)

@@ -10,6 +10,7 @@ prints the closing lines, and can write the table of what was tested.
 Environments are kept in CODE_SANDBOX_TEST_CACHE, or the user's cache folder.
 """
 import argparse
+import concurrent.futures
 import glob
 import hashlib
 import os
@@ -49,12 +50,11 @@ FRAMEWORK_PYTHON = "3.12" if os.path.isdir(MANAGED) else THIS
 def main():
     options = arguments()
     chosen = options.suites or [CORE] + list(SUITES)
-    lines, failed = [], False
-    for name in chosen:
-        for label, python, requirements, files in plan(name, options):
-            code, last = run(label, python, requirements, files, options)
-            failed = failed or code != 0
-            lines.append("%-22s %s" % (label, last))
+    runs = [one for name in chosen for one in plan(name, options)]
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        ended = list(pool.map(lambda one: run(*one, options), runs))
+    failed = any(code != 0 for code, _ in ended)
+    lines = ["%-22s %s" % (one[0], last) for one, (_, last) in zip(runs, ended)]
     print("\n".join(["", "=== closing lines ==="] + lines))
     if options.table and not failed:
         write_table(options)
@@ -72,7 +72,8 @@ def arguments():
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "code-sandbox-frameworks"))
     parser.add_argument("--table", metavar="PAGE", help="write the table of versions between the marks of this page")
     parser.add_argument("--service", metavar="PROGRAM", default=os.environ.get("CODE_SANDBOX_TEST_SERVICE", ""),
-                        help="run against this code-sandbox, not against the small sidecar of the tests")
+                        help="run frameworks against this code-sandbox, not against the small sidecar of the tests")
+    parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1), help="suites that run beside each other")
     parser.add_argument("-k", dest="keyword", help="handed to pytest")
     return parser.parse_args()
 
@@ -92,12 +93,12 @@ def run(label, version, requirements, files, options):
         python = environment(label, version, os.path.join(HERE, "requirements", requirements), options.cache)
     except (LookupError, subprocess.CalledProcessError) as error:
         return 1, "FAILED: %s" % error
+    service = os.path.abspath(options.service) if options.service and not label.startswith(CORE) else ""
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider"] + files
     if options.keyword:
         command += ["-k", options.keyword]
     done = subprocess.run(command, cwd=HERE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True,
-                          env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1",
-                                   CODE_SANDBOX_TEST_SERVICE=options.service and os.path.abspath(options.service)))
+                          env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1", CODE_SANDBOX_TEST_SERVICE=service))
     print("--- %s (%s)\n%s" % (label, python, done.stdout), flush=True)
     last = (done.stdout.strip().splitlines() or ["no output"])[-1]
     return done.returncode, "%s (%.0f s with the environment)" % (last, time.monotonic() - begin)
