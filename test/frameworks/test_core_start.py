@@ -86,8 +86,15 @@ def test_t17_code_that_no_copy_could_import_is_refused(tmp_path, sidecar, marker
     assert not marker.ran() and not sidecar.calls
 
 
-def test_t17_program_on_standard_input_is_refused(tmp_path, sidecar, marker):
-    program = "from code_sandbox_hook import proxy\ndef made(path): open(path, 'w').close()\nproxy.guard(made, 'test')(%r)\n" % marker.path
+ON_STANDARD_INPUT = {
+    "function": "def made(path): open(path, 'w').close()\nproxy.guard(made, 'test')(%r)\n",
+    "class": "class Made:\n    def run(self, path): open(path, 'w').close()\nmethods.guard_class(Made, ['run'], 'test')\nMade().run(%r)\n",
+}
+
+
+@pytest.mark.parametrize("kind", sorted(ON_STANDARD_INPUT))
+def test_t17_program_on_standard_input_is_refused(tmp_path, sidecar, marker, kind):
+    program = "from code_sandbox_hook import methods, proxy\n" + ON_STANDARD_INPUT[kind] % marker.path
     env = world.environment(PYTHONPATH=world.HOOK, CODE_SANDBOX_URL=sidecar.url)
     done = subprocess.run([sys.executable, "-"], input=program, env=env, cwd=str(tmp_path), capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "Unsandboxable" in done.stderr and "not in a file" in done.stderr

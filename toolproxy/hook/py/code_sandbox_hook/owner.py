@@ -72,8 +72,10 @@ def layers(fn):
 
 def owns_class(cls):
     """True when the class was defined in the user's code."""
-    module = sys.modules.get(cls.__module__)
-    return is_own(getattr(module, "__file__", None) or "", cls.__module__)
+    made_in = getattr(sys.modules.get(cls.__module__), "__file__", None) or ""
+    if cls.__module__ in ("__main__", "__mp_main__") and (not made_in or made_in.startswith("<")):
+        return True  # a program that is in no file
+    return is_own(made_in, cls.__module__)
 
 
 def own_modules(known=frozenset()):
