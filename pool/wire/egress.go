@@ -41,7 +41,7 @@ func ParseHosts(text string) ([]string, error) {
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || n == 0 {
-		return nil, fmt.Errorf("%q has no port from 1 to 65535", text)
+		return nil, fmt.Errorf("%q is not HOST or HOST:PORT", text)
 	}
 	return []string{net.JoinHostPort(host, strconv.FormatUint(n, 10))}, nil
 }
