@@ -139,7 +139,8 @@ def make(name):
     def f(folder): mark(folder, name)
     return f
 def takes(folder, value): mark(folder, "argument")
-@(lambda f: proxy.guard(f, "test"))
+def sandboxed(f): return proxy.guard(f, "test")
+@sandboxed
 def fine(folder): mark(folder, "fine")
 taking = proxy.guard(takes, "test")
 if __name__ == "__main__":
