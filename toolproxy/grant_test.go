@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/code-sandbox/code-sandbox/pool/api"
 	"github.com/code-sandbox/code-sandbox/pool/wire"
 )
 
@@ -62,7 +61,7 @@ func TestGrantedCall(t *testing.T) {
 		t.Helper()
 		got, err := serve(t, t.Context(), p, "/v1/tools/call", body)
 		if err != nil {
-			t.Fatal((*api.Error)(err))
+			t.Fatal(err)
 		}
 		return got
 	}

@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
@@ -39,18 +38,13 @@ def direct(host, port):
 `
 
 // egressDriver is a driver with a proxy whose lookups come from a table.
-func egressDriver(t *testing.T, table map[string][]string) *Driver {
+func egressDriver(t *testing.T, table map[string]string) *Driver {
 	t.Helper()
-	var asked atomic.Int64
 	p, err := egress.New(egress.Options{
 		Logger: hclog.NewNullLogger(), Registry: prometheus.NewRegistry(),
 		Lookup: func(_ context.Context, host string) ([]netip.Addr, error) {
-			all := table[host]
-			if len(all) == 0 {
-				return nil, errors.New("no such host")
-			}
-			n := min(int(asked.Add(1)), len(all))
-			return []netip.Addr{netip.MustParseAddr(all[n-1])}, nil
+			a, err := netip.ParseAddr(table[host])
+			return []netip.Addr{a}, err
 		},
 	})
 	if err != nil {
@@ -69,14 +63,13 @@ func TestEgress(t *testing.T) {
 	}
 	at := func(s *httptest.Server) string { return s.Listener.Addr().String() }
 	_, port, _ := strings.Cut(at(plain), ":")
-	// turn.example leads to an address that nobody has, and then to this machine.
-	d := egressDriver(t, map[string][]string{"meta.example": {"169.254.169.254"}, "turn.example": {"127.0.0.1"}})
+	d := egressDriver(t, map[string]string{"meta.example": "169.254.169.254", "turn.example": "127.0.0.1"})
 	dir := project(t, map[string]string{"tools.py": fetcher})
 	granted := &wire.Egress{Tool: "fetch", Hosts: []string{at(plain), at(secure), "meta.example:80", "turn.example:" + other.URL[strings.LastIndex(other.URL, ":")+1:]}}
 	f := func(e *wire.Egress, function, want, denied string, args ...any) {
 		t.Helper()
-		line := 1 + strings.Count(fetcher[:strings.Index(fetcher, "def "+function+"(")], "\n")
-		tpl := copyOf(t, d, dir, "tools", function, line)
+		before, _, _ := strings.Cut(fetcher, "def "+function+"(")
+		tpl := copyOf(t, d, dir, "tools", function, 1+strings.Count(before, "\n"))
 		tpl.Copy.Egress = e
 		res, err := callOnce(t, d, tpl, 20, args...)
 		if err != nil {

@@ -205,7 +205,7 @@ func (s *sandbox) close() {
 		s.dns.Close()
 	}
 	if s.egress != nil {
-		s.egress.Close()
+		_ = s.egress.Close() // the run has closed it
 	}
 	unix.Close(s.initFD)
 	unix.Close(s.mainFD)
