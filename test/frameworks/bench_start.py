@@ -18,13 +18,14 @@ import sidecar as sidecars
 import world
 
 PAIRS = 15
+COUNT = int(os.environ.get("BENCH_TOOLS", "20"))  # tools of a program
 MOST = 50.0  # milliseconds that the hook may add
 TOOLS = {
     "agents": "from agents import function_tool as tool",
     "langchain_core.tools": "from langchain_core.tools import tool",
     "pydantic_ai": "from pydantic_ai import Tool as tool",
 }
-MAKE = "".join("\n\n@tool\ndef f%d(a: int, b: int) -> int:\n    'Adds.'\n    return a + b\n" % n for n in range(100))
+MAKE = "".join("\n\n@tool\ndef f%d(a: int, b: int) -> int:\n    'Adds.'\n    return a + b\n" % n for n in range(COUNT))
 
 
 def once(python, program, env):

@@ -102,5 +102,5 @@ def test_t22_third_party_python_repl_same_answer(sidecar):
     checks.ids_differ(sidecar, 2)
 
 
-def test_t21_start_with_a_hundred_tools(sidecar):
+def test_t21_start_with_twenty_tools(sidecar):
     assert bench_start.more("langchain_core.tools", sidecar.url, pairs=5) <= bench_start.MOST

@@ -87,5 +87,5 @@ def test_parallel_calls_have_a_sandbox_each(sidecar):
     checks.ids_differ(sidecar, 6)
 
 
-def test_t21_start_with_a_hundred_tools(sidecar):
+def test_t21_start_with_twenty_tools(sidecar):
     assert bench_start.more("agents", sidecar.url, pairs=5) <= bench_start.MOST

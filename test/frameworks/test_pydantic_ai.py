@@ -54,5 +54,5 @@ def test_t3_context_inline(sidecar, marker):
     assert marker.pid() == result["pid"]
 
 
-def test_t21_start_with_a_hundred_tools(sidecar):
+def test_t21_start_with_twenty_tools(sidecar):
     assert bench_start.more("pydantic_ai", sidecar.url, pairs=5) <= bench_start.MOST
