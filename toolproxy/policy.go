@@ -34,6 +34,8 @@ type Policy struct {
 	EnvAllow []string
 	// AllowResults names classes that a tool may return though they steer.
 	AllowResults []string
+	// Grants say which tools may reach which hosts. Agents are not told.
+	Grants []Grant
 	// Timeout bounds a call that names none; MaxTimeout bounds all.
 	Timeout, MaxTimeout time.Duration
 }

@@ -105,8 +105,9 @@ func (p *Proxy) hello(_ context.Context, rc *fasthttp.RequestCtx, body []byte) (
 		return nil, api.Errorf(api.BadRequest, "cannot take the boot record: %w", err)
 	}
 	p.mu.Lock()
-	again := p.boots.Contains(b.record.ID)
+	earlier, again := p.boots.Peek(b.record.ID)
 	p.boots.Add(b.record.ID, b)
+	p.audited(earlier, b)
 	p.mu.Unlock()
 	if !again {
 		p.metrics.boots.Inc()

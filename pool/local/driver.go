@@ -22,6 +22,7 @@ import (
 
 	"github.com/code-sandbox/code-sandbox/pool"
 	"github.com/code-sandbox/code-sandbox/pool/api"
+	"github.com/code-sandbox/code-sandbox/pool/egress"
 )
 
 const (
@@ -52,6 +53,8 @@ type Options struct {
 	// Hook is the folder of the tool-call hook (toolproxy/hook/py), which copies
 	// are started with. Without it, no copy can be made.
 	Hook string
+	// Egress serves copies that may reach hosts. Without it, none is made.
+	Egress *egress.Proxy
 	// NameServers answer lookups, as host:port; nil means the machine's own.
 	NameServers []string
 	// Without leaves out layers of the isolation by name. It exists for tests

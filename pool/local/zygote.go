@@ -43,6 +43,10 @@ type zygoteConfig struct {
 	Start        string   `json:"start"` // argument of a fresh interpreter
 	Without      []string `json:"without"`
 
+	// EgressPort is where the proxy listens inside of copies that may reach hosts;
+	// 0 in others.
+	EgressPort int `json:"egress_port"`
+
 	// Of copies: what to execute once the sandbox is closed in, and what of the
 	// paths is hidden or named by a link.
 	Exec  *execution        `json:"exec"`

@@ -34,7 +34,7 @@ def enter(config, seccomp_filter, control, out, err, cgroups):
         os.write(fd, b"0")
     _namespaces(layers)
     _files(config, layers)
-    _hand_over(control, _network(config, layers))
+    _hand_over(control, _network(config, layers), _egress(config))
     _descriptors(control, out, err, layers)
     _give_way(config["nice"])
     _user(config, layers)
@@ -101,16 +101,31 @@ def _network(config, layers):
     return sock
 
 
-def _hand_over(control, dns):
-    """Gives the service the working directory, and the DNS socket to answer on."""
+def _egress(config):
+    """Listens for the service, which answers as a proxy; None in most sandboxes."""
+    if not config["egress_port"]:
+        return None
+    sock = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+    sock.bind(("127.0.0.1", config["egress_port"]))
+    sock.listen(64)
+    return sock
+
+
+def _hand_over(control, dns, egress):
+    """Gives the service the working directory, the DNS socket to answer on, and
+    the one to accept on as a proxy."""
     fds = [os.open("/work", os.O_RDONLY | os.O_DIRECTORY)]
     if dns is not None:
         fds.append(dns.fileno())
+    if egress is not None:
+        fds.append(egress.fileno())
     channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, control)
     channel.sendmsg([b"F"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", fds))])
     channel.detach()  # the descriptor stays open
     if dns is not None:
         dns.close()
+    if egress is not None:
+        egress.close()
     os.close(fds[0])
 
 
