@@ -57,7 +57,8 @@ class Zygote:
         bootstrap.furnish()
         end_first()
         sys.path[:] = self.config["sys_path"]
-        bootstrap.import_all(self.config["preload"])
+        with linux.Hooks():
+            bootstrap.import_all(self.config["preload"])
         self.config["programs"] = {INIT: base64.b64decode(self.config["init"])}
         if self.config["fresh_interpreter"]:
             self.config["programs"][BOOTSTRAP] = compiled_bootstrap()
@@ -106,7 +107,7 @@ class Zygote:
         _signal.pthread_sigmask(SIG_BLOCK, CHILD)
         try:
             init = self.start_init()
-            pid = os.fork()
+            pid = linux.fork()
             if pid == 0:
                 self.become_sandbox(name, fds)
             self.running[pid] = name
