@@ -50,6 +50,7 @@ class Zygote:
         self.pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY)
         # Every init blocks on this pipe and ends with it.
         self.liveness, self._keep_open = os.pipe()
+        self.proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)  # closed before any sandbox
         self.running = {}  # pid of the interpreter -> id
 
     def prepare(self):
@@ -85,6 +86,8 @@ class Zygote:
     def serve(self):
         signal.signal(signal.SIGCHLD, self.reap)
         bootstrap.rehearse()
+        linux.count_threads(self.proc)
+        os.close(self.proc)
         gc.collect()
         gc.freeze()  # a collection in a sandbox leaves the shared pages shared
         while True:

@@ -128,15 +128,26 @@ class Hooks:
 
 
 _before, _in_parent, _in_child = [], [], []
+_alone = False
+
+
+def count_threads(proc):
+    """Looks whether this process has one thread only; proc is an open /proc."""
+    global _alone
+    tasks = os.open("self/task", os.O_RDONLY | os.O_DIRECTORY, dir_fd=proc)
+    _alone = len(os.listdir(tasks)) == 1
+    os.close(tasks)
 
 
 def fork():
     """Forks this process, which has one thread, with the hooks noted by Hooks.
 
     os.fork also makes anew the locks and threads of the interpreter and of the
-    threading module, which writes to some 150 pages that nothing else writes to
-    so early: where there is one thread, no lock is held by another.
+    threading module, at the cost of 0.3 ms: where there is one thread, no lock is
+    held by another. Where a module has started more, it is os.fork.
     """
+    if not _alone:
+        return os.fork()
     for hook in _before:
         hook()
     pid = _fork()
