@@ -51,6 +51,7 @@ class Zygote:
         self.pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY)
         # Every init blocks on this pipe and ends with it.
         self.liveness, self._keep_open = os.pipe()
+        self.proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)  # closed before any sandbox
         self.running = {}  # pid of the interpreter -> id
 
     def prepare(self):
@@ -59,7 +60,8 @@ class Zygote:
         if "oom_score" in self.layers:
             end_first()
         sys.path[:] = self.config["sys_path"]
-        bootstrap.import_all(self.config["preload"])
+        with linux.Hooks():
+            bootstrap.import_all(self.config["preload"])
         self.config["programs"] = {INIT: base64.b64decode(self.config["init"])}
         if self.config["fresh_interpreter"]:
             self.config["programs"][BOOTSTRAP] = compiled_bootstrap()
@@ -86,6 +88,8 @@ class Zygote:
     def serve(self):
         signal.signal(signal.SIGCHLD, self.reap)
         bootstrap.rehearse()
+        linux.count_threads(self.proc)
+        os.close(self.proc)
         gc.collect()
         self._holes = heap.fill()
         gc.freeze()  # a collection in a sandbox leaves the shared pages shared
@@ -109,7 +113,7 @@ class Zygote:
         _signal.pthread_sigmask(SIG_BLOCK, CHILD)
         try:
             init = self.start_init()
-            pid = os.fork()
+            pid = linux.fork()
             if pid == 0:
                 self.become_sandbox(name, fds)
             self.running[pid] = name
