@@ -11,8 +11,10 @@ import (
 
 const usage = `control is the control plane of Code Sandbox on Kubernetes.
 
-  control pool [flags]    keep sandboxes ready, and run what sidecars send
-  control version         print the version
+  control pool [flags]      keep sandboxes ready, and run what sidecars send
+  control injector [flags]  give agent pods their sidecar
+  control hook FOLDER       lay the tool-call hook out in a folder
+  control version           print the version
 
 "control COMMAND -h" lists the flags of a command. Each flag can be set by an
 environment variable too: --admin-listen by CODE_SANDBOX_ADMIN_LISTEN.
@@ -34,6 +36,14 @@ func command(args []string) error {
 			return err
 		}
 		return runPool(cli.UntilSignal(), o)
+	case "injector":
+		o, err := parseInjector(args[1:])
+		if err != nil {
+			return err
+		}
+		return runInjector(cli.UntilSignal(), o)
+	case "hook":
+		return layHook(args[1:])
 	case "version":
 		fmt.Println("control", cli.Version())
 		return nil
