@@ -32,8 +32,11 @@ type Options struct {
 	Hosts       []string // further names the API may be asked for by, beside localhost
 	Runner      Runner
 	Limits      Limits
-	Logger      hclog.Logger
-	Registry    *prometheus.Registry
+	// InForce makes of Limits those in force at this moment, for limits that are
+	// learnt later than at start. Server stays as it was. Nil changes nothing.
+	InForce  func(Limits) Limits
+	Logger   hclog.Logger
+	Registry *prometheus.Registry
 	// Ready says why runs cannot be served now, or nil. It may be nil itself.
 	Ready   func() error
 	Version string
@@ -117,6 +120,16 @@ func bind(name, address string) (net.Listener, error) {
 		return nil, fmt.Errorf("cannot listen on -%s=%q: %w", name, address, err)
 	}
 	return l, nil
+}
+
+// limits are those in force at this moment.
+func (s *Server) limits() Limits {
+	if s.InForce == nil {
+		return s.Limits
+	}
+	l := s.InForce(s.Limits)
+	l.Server = s.Limits.Server
+	return l
 }
 
 // Addr is where the API listens.

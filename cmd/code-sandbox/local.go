@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/code-sandbox/code-sandbox/cmd/flags"
 	"github.com/code-sandbox/code-sandbox/pool"
 	"github.com/code-sandbox/code-sandbox/pool/local"
 	"github.com/code-sandbox/code-sandbox/pool/wire"
@@ -25,16 +26,16 @@ const maxTemplates = 128
 // localOptions are the flags of "code-sandbox local".
 type localOptions struct {
 	listen, adminListen string
-	hosts               list
+	hosts               flags.List
 	target, max         int
 	python              string
-	preload             list
+	preload             flags.List
 	freshInterpreter    bool
 	isolation           string
 	dns                 string
-	memory, disk        size
+	memory, disk        flags.Size
 	processes           int
-	output, files       size
+	output, files       flags.Size
 	timeout, maxTimeout time.Duration
 	drain               time.Duration
 	logLevel            string
@@ -45,7 +46,7 @@ type localOptions struct {
 
 func parseLocal(args []string) (localOptions, error) {
 	limits := wire.DefaultLimits()
-	o := localOptions{memory: size(limits.MemoryBytes), disk: size(limits.DiskBytes), output: size(limits.OutputBytes), files: size(limits.FilesBytes)}
+	o := localOptions{memory: flags.Size(limits.MemoryBytes), disk: flags.Size(limits.DiskBytes), output: flags.Size(limits.OutputBytes), files: flags.Size(limits.FilesBytes)}
 	fs := flag.NewFlagSet("code-sandbox local", flag.ContinueOnError)
 	fs.StringVar(&o.listen, "listen", "", "serve the API on this `address` (default 127.0.0.1:8900; with an agent a free port)")
 	fs.StringVar(&o.adminListen, "admin-listen", "", "serve metrics, health and readiness on this `address` (default 127.0.0.1:8902; with an agent a free port)")
@@ -73,7 +74,7 @@ func parseLocal(args []string) (localOptions, error) {
 		_, _ = fmt.Fprint(fs.Output(), "code-sandbox local [flags] [-- AGENT ...]\n\n")
 		fs.PrintDefaults()
 	}
-	if err := parse(fs, args); err != nil {
+	if err := flags.Parse(fs, args); err != nil {
 		return o, err
 	}
 	if fs.NArg() > 0 {

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/code-sandbox/code-sandbox/cmd/flags"
 )
 
 // runOptions are the flags of "code-sandbox run".
@@ -35,7 +37,7 @@ func parseRun(args []string) (runOptions, error) {
 		_, _ = fmt.Fprintf(fs.Output(), "code-sandbox run [flags] FILE|- [arguments of the program]\n\nFILE is the program; - reads it from standard input.\n\n")
 		fs.PrintDefaults()
 	}
-	if err := parse(fs, args); err != nil {
+	if err := flags.Parse(fs, args); err != nil {
 		return o, err
 	}
 	if fs.NArg() == 0 {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -19,7 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/code-sandbox/code-sandbox/cmd/control/pki"
-	"github.com/code-sandbox/code-sandbox/cmd/internal/cli"
+	"github.com/code-sandbox/code-sandbox/cmd/flags"
 	"github.com/code-sandbox/code-sandbox/injector"
 )
 
@@ -28,11 +29,11 @@ type injectorOptions struct {
 	listen, adminListen string
 	config              injector.Config
 	pullPolicy          string
-	pullSecrets         cli.List
+	pullSecrets         flags.List
 	cannotInject        string
 	cpu, memory         struct{ request, limit string }
 	webhook, identity   string
-	names               cli.List
+	names               flags.List
 	caSecret            string
 	auditEvery          time.Duration
 	logLevel            string
@@ -43,11 +44,11 @@ func parseInjector(args []string) (injectorOptions, error) {
 	fs := flag.NewFlagSet("control injector", flag.ContinueOnError)
 	o.serviceFlags(fs)
 	o.sidecarFlags(fs)
-	if err := cli.Parse(fs, args); err != nil {
+	if err := flags.Parse(fs, args); err != nil {
 		return o, err
 	}
 	if fs.NArg() > 0 {
-		return o, fmt.Errorf("%w: %q is not a flag of control injector", cli.ErrUsage, fs.Arg(0))
+		return o, fmt.Errorf("%w: %q is not a flag of control injector", flags.ErrUsage, fs.Arg(0))
 	}
 	return o, o.complete()
 }
@@ -92,7 +93,7 @@ func (o *injectorOptions) sidecarFlags(fs *flag.FlagSet) {
 // complete checks the options and puts them together.
 func (o *injectorOptions) complete() error {
 	wrong := func(format string, args ...any) error {
-		return fmt.Errorf("%w: %w", cli.ErrUsage, fmt.Errorf(format, args...))
+		return fmt.Errorf("%w: %w", flags.ErrUsage, fmt.Errorf(format, args...))
 	}
 	c := &o.config
 	c.PullPolicy, c.PullSecrets, c.Deny = corev1.PullPolicy(o.pullPolicy), o.pullSecrets, o.cannotInject == "deny"
@@ -129,7 +130,7 @@ func (o *injectorOptions) complete() error {
 
 // runInjector serves until ctx ends.
 func runInjector(ctx context.Context, o injectorOptions) error {
-	log, err := cli.NewLogger("code-sandbox", o.logLevel)
+	log, err := newLogger(o.logLevel)
 	if err != nil {
 		return err
 	}
@@ -146,13 +147,14 @@ func runInjector(ctx context.Context, o injectorOptions) error {
 	}
 	starting, cancel := context.WithTimeout(ctx, startBound)
 	defer cancel()
-	shared, err := pki.NewShared(starting, pki.Options{Client: kube, Namespace: o.config.Namespace, Secret: o.caSecret, Names: o.names,
+	authority, err := pki.New(starting, pki.Options{Client: kube, Namespace: o.config.Namespace, Name: o.caSecret, Names: o.names,
 		Logger: log.Named("pki")})
 	if err != nil {
 		return err
 	}
 	i, err := injector.New(injector.Options{
-		Config: o.config, Kube: kube, Listen: o.listen, TLS: shared.Serving().TLS(), CA: func() []byte { return shared.Authority().Bundle() },
+		Config: o.config, Kube: kube, Listen: o.listen,
+		TLS: &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: authority.GetCertificate}, CA: authority.Bundle,
 		Webhook: o.webhook, Identity: o.identity, AuditEvery: o.auditEvery, Logger: log.Named("injector"), Registry: registry,
 	})
 	if err != nil {
@@ -166,7 +168,7 @@ func runInjector(ctx context.Context, o injectorOptions) error {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	defer stop()
-	beside.Go(func() { shared.Run(base) })
+	beside.Go(func() { authority.Run(base) })
 	beside.Go(func() { serveAdmin(base, admin, i.Ready, registry, log) })
 	return i.Run(ctx)
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/code-sandbox/code-sandbox/cmd/internal/cli"
+	"github.com/code-sandbox/code-sandbox/cmd/flags"
 )
 
 func TestParseInjector(t *testing.T) {
@@ -15,7 +15,7 @@ func TestParseInjector(t *testing.T) {
 	f := func(says string, more ...string) injectorOptions {
 		t.Helper()
 		o, err := parseInjector(append(needed[:len(needed):len(needed)], more...))
-		if says == "" && err != nil || says != "" && (!errors.Is(err, cli.ErrUsage) || !strings.Contains(err.Error(), says)) {
+		if says == "" && err != nil || says != "" && (!errors.Is(err, flags.ErrUsage) || !strings.Contains(err.Error(), says)) {
 			t.Errorf("the error is %v", err)
 		}
 		return o
@@ -51,7 +51,7 @@ func TestLayHook(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(folder, "sitecustomize.py")); err != nil {
 		t.Error(err)
 	}
-	if err := command([]string{"hook"}); !errors.Is(err, cli.ErrUsage) {
+	if err := command([]string{"hook"}); !errors.Is(err, flags.ErrUsage) {
 		t.Errorf("the error is %v", err)
 	}
 }

@@ -3,10 +3,18 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 
-	"github.com/code-sandbox/code-sandbox/cmd/internal/cli"
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/code-sandbox/code-sandbox/cmd/flags"
+	"github.com/code-sandbox/code-sandbox/cmd/version"
 )
 
 const usage = `control is the control plane of Code Sandbox on Kubernetes.
@@ -21,13 +29,42 @@ environment variable too: --admin-listen by CODE_SANDBOX_ADMIN_LISTEN.
 `
 
 func main() {
-	os.Exit(cli.Status("control", command(os.Args[1:])))
+	os.Exit(status(command(os.Args[1:])))
+}
+
+// untilSignal is a context that ends with the first signal to stop.
+func untilSignal() context.Context {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	// After the first signal the default is back: a second one ends the process.
+	context.AfterFunc(ctx, stop)
+	return ctx
+}
+
+// status says what went wrong, and is the exit code for it.
+func status(err error) int {
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	fmt.Fprintf(os.Stderr, "control: %v\n", err)
+	if errors.Is(err, flags.ErrUsage) {
+		return 2
+	}
+	return 1
+}
+
+// newLogger writes lines of JSON to stderr, as clusters collect them.
+func newLogger(level string) (hclog.Logger, error) {
+	l := hclog.LevelFromString(level)
+	if l == hclog.NoLevel {
+		return nil, fmt.Errorf("%w: --log-level is %q; it can be debug, info, warn or error", flags.ErrUsage, level)
+	}
+	return hclog.New(&hclog.LoggerOptions{Name: "code-sandbox", Level: l, Output: os.Stderr, JSONFormat: true}), nil
 }
 
 func command(args []string) error {
 	if len(args) == 0 {
 		fmt.Fprint(os.Stderr, usage)
-		return fmt.Errorf("%w: name a command", cli.ErrUsage)
+		return fmt.Errorf("%w: name a command", flags.ErrUsage)
 	}
 	switch args[0] {
 	case "pool":
@@ -35,21 +72,21 @@ func command(args []string) error {
 		if err != nil {
 			return err
 		}
-		return runPool(cli.UntilSignal(), o)
+		return runPool(untilSignal(), o)
 	case "injector":
 		o, err := parseInjector(args[1:])
 		if err != nil {
 			return err
 		}
-		return runInjector(cli.UntilSignal(), o)
+		return runInjector(untilSignal(), o)
 	case "hook":
 		return layHook(args[1:])
 	case "version":
-		fmt.Println("control", cli.Version())
+		fmt.Println("control", version.Of())
 		return nil
 	case "help", "-h", "--help":
 		fmt.Print(usage)
 		return nil
 	}
-	return fmt.Errorf("%w: there is no command %q; see control help", cli.ErrUsage, args[0])
+	return fmt.Errorf("%w: there is no command %q; see control help", flags.ErrUsage, args[0])
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/code-sandbox/code-sandbox/cmd/control/pki"
-	"github.com/code-sandbox/code-sandbox/cmd/internal/cli"
+	"github.com/code-sandbox/code-sandbox/cmd/flags"
 	"github.com/code-sandbox/code-sandbox/pool"
 	"github.com/code-sandbox/code-sandbox/pool/api"
 	"github.com/code-sandbox/code-sandbox/pool/kube"
@@ -39,18 +40,19 @@ type poolService struct {
 	registry *prometheus.Registry
 	pods     kubernetes.Interface
 	books    kubernetes.Interface
-	shared   *pki.Shared // nil with certificates that are given
-	driver   *kube.Driver
-	callers  *kube.Callers
-	pool     *pool.Pool
-	server   *server.Server
-	audit    io.Closer
+	// authority is nil with certificates that are given.
+	authority *pki.Authority
+	driver    *kube.Driver
+	callers   *kube.Callers
+	pool      *pool.Pool
+	server    *server.Server
+	audit     io.Closer
 }
 
 // runPool serves until ctx ends, then stops in reverse: no new runs, those in
 // flight finish, sandboxes are destroyed, the watches end.
 func runPool(ctx context.Context, o poolOptions) error {
-	log, err := cli.NewLogger("code-sandbox", o.logLevel)
+	log, err := newLogger(o.logLevel)
 	if err != nil {
 		return err
 	}
@@ -74,7 +76,7 @@ func runPool(ctx context.Context, o poolOptions) error {
 	}
 	defer s.audit.Close()
 	s.server, err = server.New(server.Options{
-		Listen: o.listen, AdminListen: o.adminListen, TLS: serving.TLS(), Pool: s.pool, Callers: s.callers,
+		Listen: o.listen, AdminListen: o.adminListen, TLS: serving, Pool: s.pool, Callers: s.callers,
 		Template: func(context.Context, pool.Caller, *wire.Request) (pool.Template, error) { return o.template(), nil },
 		Told:     s.told(), Limits: o.limits, Ready: s.ready, Drain: o.drain, Audit: record, Tracer: tracer,
 		Logger: log.Named("server"), Registry: s.registry,
@@ -86,7 +88,7 @@ func runPool(ctx context.Context, o poolOptions) error {
 }
 
 // connect makes the clients and what the service proves itself with.
-func (s *poolService) connect(ctx context.Context) (*pki.Serving, error) {
+func (s *poolService) connect(ctx context.Context) (*tls.Config, error) {
 	config, err := clusterConfig()
 	if err != nil {
 		return nil, err
@@ -95,16 +97,20 @@ func (s *poolService) connect(ctx context.Context) (*pki.Serving, error) {
 		return nil, err
 	}
 	if s.opts.tlsCert != "" {
-		return pki.FromFiles(s.opts.tlsCert, s.opts.tlsKey)
+		files, err := pki.NewFiles(s.opts.tlsCert, s.opts.tlsKey, s.log.Named("pki"))
+		if err != nil {
+			return nil, err
+		}
+		return &tls.Config{GetCertificate: files.GetCertificate, MinVersion: tls.VersionTLS13}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, startBound)
 	defer cancel()
-	s.shared, err = pki.NewShared(ctx, pki.Options{Client: s.books, Namespace: s.opts.namespace, Secret: s.opts.caSecret,
+	s.authority, err = pki.New(ctx, pki.Options{Client: s.books, Namespace: s.opts.namespace, Name: s.opts.caSecret,
 		Names: s.opts.names, Logger: s.log.Named("pki")})
 	if err != nil {
 		return nil, err
 	}
-	return s.shared.Serving(), nil
+	return &tls.Config{GetCertificate: s.authority.GetCertificate, MinVersion: tls.VersionTLS13}, nil
 }
 
 // clusterConfig is that of the pod, or else of the environment's KUBECONFIG.
@@ -124,7 +130,7 @@ func (s *poolService) assemble() (err error) {
 	o := s.opts.driver()
 	o.Client, o.Bookkeeping, o.Logger, o.Registerer = s.pods, s.books, s.log.Named("driver"), s.registry
 	if s.driver, err = kube.New(o); err != nil {
-		return fmt.Errorf("%w: %w", cli.ErrUsage, err)
+		return fmt.Errorf("%w: %w", flags.ErrUsage, err)
 	}
 	s.callers, err = kube.NewCallers(kube.CallersOptions{Client: s.books, Logger: s.log.Named("callers"), Registerer: s.registry})
 	if err != nil {
@@ -182,8 +188,8 @@ func (s *poolService) serve(ctx context.Context) error {
 	defer stopServing(nil)
 
 	var lowest sync.WaitGroup
-	if s.shared != nil {
-		lowest.Go(func() { s.shared.Run(base) })
+	if s.authority != nil {
+		lowest.Go(func() { s.authority.Run(base) })
 	}
 	watches := func(name string, run func(context.Context) error) {
 		lowest.Go(func() {

@@ -11,7 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/code-sandbox/code-sandbox/cmd/internal/cli"
+	"github.com/code-sandbox/code-sandbox/cmd/flags"
 	"github.com/code-sandbox/code-sandbox/pool"
 	"github.com/code-sandbox/code-sandbox/pool/kube"
 	"github.com/code-sandbox/code-sandbox/pool/server"
@@ -23,7 +23,7 @@ type poolOptions struct {
 	listen, adminListen  string
 	canaryListen         string
 	namespace, podIP     string
-	names                cli.List
+	names                flags.List
 	tlsCert, tlsKey      string
 	caSecret             string
 	target, max          int
@@ -32,16 +32,16 @@ type poolOptions struct {
 	image, dns           string
 	runnerFrom           string
 	pullPolicy           string
-	pullSecrets          cli.List
-	preload              cli.List
-	nameServers          cli.List
+	pullSecrets          flags.List
+	preload              flags.List
+	nameServers          flags.List
 	nodeSelector         string
 	tolerations          string
 	networkProof         string
-	canaries             cli.List
-	memory, disk         cli.Size
+	canaries             flags.List
+	memory, disk         flags.Size
 	processes            int
-	output, files        cli.Size
+	output, files        flags.Size
 	maxTimeout           time.Duration
 	drain, leaseDuration time.Duration
 	limits               server.Limits
@@ -51,17 +51,17 @@ type poolOptions struct {
 
 func parsePool(args []string) (poolOptions, error) {
 	l := wire.DefaultLimits()
-	o := poolOptions{memory: cli.Size(l.MemoryBytes), disk: cli.Size(l.DiskBytes), output: cli.Size(l.OutputBytes), files: cli.Size(l.FilesBytes),
+	o := poolOptions{memory: flags.Size(l.MemoryBytes), disk: flags.Size(l.DiskBytes), output: flags.Size(l.OutputBytes), files: flags.Size(l.FilesBytes),
 		limits: server.DefaultLimits()}
 	fs := flag.NewFlagSet("control pool", flag.ContinueOnError)
 	o.serviceFlags(fs)
 	o.podFlags(fs)
 	o.limitFlags(fs, l)
-	if err := cli.Parse(fs, args); err != nil {
+	if err := flags.Parse(fs, args); err != nil {
 		return o, err
 	}
 	if fs.NArg() > 0 {
-		return o, fmt.Errorf("%w: %q is not a flag of control pool", cli.ErrUsage, fs.Arg(0))
+		return o, fmt.Errorf("%w: %q is not a flag of control pool", flags.ErrUsage, fs.Arg(0))
 	}
 	return o, o.complete()
 }
@@ -91,7 +91,8 @@ func (o *poolOptions) podFlags(fs *flag.FlagSet) {
 	fs.StringVar(&o.runnerFrom, "runner-from", string(kube.RunnerInit), "how the runner gets into a sandbox: init (copied), volume (an image volume) or image (it is there)")
 	fs.StringVar(&o.pullPolicy, "pull-policy", string(corev1.PullIfNotPresent), "when images are pulled: Always, IfNotPresent or Never")
 	fs.Var(&o.pullSecrets, "pull-secrets", "`Secrets` in --runs-namespace to pull images with, comma-separated")
-	fs.StringVar(&p.CPU, "cpu", "1", "processors of one sandbox")
+	fs.StringVar(&p.CPU, "cpu", "1", "processors that one sandbox may use")
+	fs.StringVar(&p.CPURequest, "cpu-request", "100m", "processors that its node sets aside for it; a warm one uses none")
 	fs.StringVar(&p.Python, "python", "python3", "the interpreter in the image, a path or a command")
 	fs.BoolVar(&p.UserNamespace, "user-namespace", false, "give each sandbox user ids of its own on the node (hostUsers: false)")
 	fs.StringVar(&p.RuntimeClass, "runtime-class", "", "run sandboxes with this RuntimeClass, such as gVisor's")
@@ -125,7 +126,7 @@ func (o *poolOptions) complete() error {
 	o.limits.CallerRuns = o.inFlight
 	o.pods.RunnerFrom, o.pods.PullPolicy, o.pods.PullSecrets = kube.RunnerFrom(o.runnerFrom), corev1.PullPolicy(o.pullPolicy), o.pullSecrets
 	wrong := func(format string, args ...any) error {
-		return fmt.Errorf("%w: %w", cli.ErrUsage, fmt.Errorf(format, args...))
+		return fmt.Errorf("%w: %w", flags.ErrUsage, fmt.Errorf(format, args...))
 	}
 	for _, j := range []struct {
 		flag, text string

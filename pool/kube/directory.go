@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -64,7 +65,7 @@ func (d *directory) run(ctx context.Context, synced func()) error {
 			}
 		},
 	})
-	if err != nil {
+	if err = errors.Join(err, tellWatchErrors(namespaces, d.log)); err != nil {
 		return err
 	}
 	d.work.Go(func() { namespaces.RunWithContext(ctx) })
@@ -101,10 +102,7 @@ func (d *directory) enrol(ctx context.Context, namespace string) {
 			}
 		},
 	})
-	if err == nil {
-		err = pods.SetTransform(identityOnly)
-	}
-	if err != nil {
+	if err = errors.Join(err, pods.SetTransform(identityOnly), tellWatchErrors(pods, d.log.With("namespace", namespace))); err != nil {
 		cancel()
 		d.log.Error("cannot watch the pods of an enrolled namespace", "namespace", namespace, "error", err)
 		return

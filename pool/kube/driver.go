@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -57,7 +58,7 @@ func New(opts Options) (*Driver, error) {
 	// Sandboxes of all replicas: the reaper needs those of the dead.
 	d.informer = coreinformers.NewFilteredPodInformer(opts.Client, opts.Pods.Namespace, 0, cache.Indexers{},
 		func(o *metav1.ListOptions) { o.LabelSelector = LabelKind + "," + LabelReplica })
-	if err := d.informer.SetTransform(withoutManagedFields); err != nil {
+	if err := errors.Join(d.informer.SetTransform(withoutManagedFields), tellWatchErrors(d.informer, d.log)); err != nil {
 		return nil, fmt.Errorf("cannot make a driver for pods: %w", err)
 	}
 	if _, err := d.informer.AddEventHandler(d.handler()); err != nil {
@@ -77,6 +78,15 @@ func withoutManagedFields(object any) (any, error) {
 		p.ManagedFields = nil
 	}
 	return object, nil
+}
+
+// tellWatchErrors sends what a watch suffers to our log. It goes on by itself.
+func tellWatchErrors(informer cache.SharedIndexInformer, log hclog.Logger) error {
+	return informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
+		if ctx.Err() == nil {
+			log.Warn("cannot watch for a moment", "error", err)
+		}
+	})
 }
 
 // Replica is the name of this process among the replicas of the pool.

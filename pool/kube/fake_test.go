@@ -46,7 +46,7 @@ func inWorld(t *testing.T, test func(w *world, d *Driver)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		d, end := w.driver(nil)
+		d, end := w.driver()
 		test(w, d)
 		end()
 	})
@@ -115,14 +115,11 @@ func running1(p *corev1.Pod) {
 }
 
 // driver makes a driver in the world and runs it until end is called.
-func (w *world) driver(change func(*Options)) (d *Driver, end func()) {
+func (w *world) driver() (d *Driver, end func()) {
 	w.Helper()
 	opts := Options{
 		Client: w.kube, Pods: testPods(), Canaries: []string{"10.96.0.1:443"},
 		Connect: func(ctx context.Context, addr, secret string) (Conn, error) { return w.connect(ctx, addr, secret) },
-	}
-	if change != nil {
-		change(&opts)
 	}
 	d, err := New(opts)
 	if err != nil {

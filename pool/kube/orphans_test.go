@@ -66,9 +66,9 @@ func TestSightings(t *testing.T) {
 // keeps them, also when its Lease is taken away once.
 func TestOrphans(t *testing.T) {
 	inWorld(t, func(w *world, d *Driver) {
-		alive, stopAlive := w.driver(nil)
+		alive, stopAlive := w.driver()
 		defer stopAlive()
-		lost, stopLost := w.driver(nil)
+		lost, stopLost := w.driver()
 		defer stopLost()
 		kept := []string{w.start(d).ID(), w.start(alive).ID()}
 		orphan := w.start(lost)
@@ -116,7 +116,7 @@ func TestOrphans(t *testing.T) {
 func TestLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		_, end := w.driver(nil)
+		_, end := w.driver()
 		end()
 		list, err := w.kube.CoordinationV1().Leases("").List(t.Context(), metav1.ListOptions{})
 		if err != nil || len(list.Items) > 0 {

@@ -40,10 +40,11 @@ type PodConfig struct {
 	PullSecrets []string
 	// User (65532) is the user and group id inside.
 	User int64
-	// CPU (1) is request and limit. RunnerMemory (64 MiB) is what the container
+	// CPU (1) is the limit, CPURequest (100m) what a node sets aside: a warm
+	// sandbox uses none. RunnerMemory (64 MiB) is what the container
 	// may use beyond the template's memory limit, for the runner itself, and
 	// EphemeralStorage (64 MiB) what it may write to the node's disk.
-	CPU              string
+	CPU, CPURequest  string
 	RunnerMemory     int64
 	EphemeralStorage int64
 	// Python (python3) is the interpreter, a path or a command.
@@ -75,6 +76,7 @@ func (c PodConfig) withDefaults() PodConfig {
 	orDefault(&c.PullPolicy, corev1.PullIfNotPresent)
 	orDefault(&c.User, 65532)
 	orDefault(&c.CPU, "1")
+	orDefault(&c.CPURequest, "100m")
 	orDefault(&c.RunnerMemory, 64<<20)
 	orDefault(&c.EphemeralStorage, 64<<20)
 	orDefault(&c.DNSPolicy, corev1.DNSClusterFirst)
@@ -96,8 +98,16 @@ func (c PodConfig) validate() error {
 	if problems := validation.IsDNS1123Label(c.Namespace); len(problems) > 0 {
 		return fmt.Errorf("the namespace %q is no name: %s", c.Namespace, problems[0])
 	}
-	if _, err := resource.ParseQuantity(c.CPU); err != nil {
+	limit, err := resource.ParseQuantity(c.CPU)
+	if err != nil {
 		return fmt.Errorf("the setting CPU %q is no quantity: %w", c.CPU, err)
+	}
+	request, err := resource.ParseQuantity(c.CPURequest)
+	if err != nil {
+		return fmt.Errorf("the setting CPURequest %q is no quantity: %w", c.CPURequest, err)
+	}
+	if request.Cmp(limit) > 0 {
+		return fmt.Errorf("the setting CPURequest (%s) must not exceed CPU (%s)", c.CPURequest, c.CPU)
 	}
 	switch {
 	case c.User <= 0:
@@ -112,4 +122,12 @@ func (c PodConfig) validate() error {
 		return errors.New("the setting Life must be a second or more, Grace and StartBound not negative")
 	}
 	return nil
+}
+
+// isolation is what results say stood around a program.
+func (c PodConfig) isolation() string {
+	if c.RuntimeClass == "" {
+		return "pod"
+	}
+	return c.RuntimeClass
 }

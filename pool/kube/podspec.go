@@ -102,7 +102,7 @@ func mainContainer(c PodConfig, t pool.Template, id identity) corev1.Container {
 	sum := sha256.Sum256([]byte(id.secret))
 	config, err := json.Marshal(wire.RunnerConfig{
 		SecretSHA256: hex.EncodeToString(sum[:]), Limits: t.Limits, Preload: t.Preload,
-		Python: c.Python, Isolation: c.RuntimeClass, Life: lastBound(c, t),
+		Python: c.Python, Isolation: c.isolation(), Life: lastBound(c, t),
 	})
 	if err != nil {
 		panic("BUG: a runner's configuration is not JSON: " + err.Error())
@@ -115,6 +115,8 @@ func mainContainer(c PodConfig, t pool.Template, id identity) corev1.Container {
 		Ports:           []corev1.ContainerPort{{Name: "runner", ContainerPort: wire.RunnerPort, Protocol: corev1.ProtocolTCP}},
 		Resources:       resources(c, t.Limits),
 		SecurityContext: locked(),
+		// What a runner that cannot start says; what programs print it never logs.
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		// One volume for all that is writable: the limit on disk is one limit.
 		// It is in memory, and counts against the limit on memory as well.
 		VolumeMounts: []corev1.VolumeMount{
@@ -143,15 +145,17 @@ func locked() *corev1.SecurityContext {
 	}
 }
 
-// resources are requests and limits in one: a sandbox is never given what it
-// was not promised, so neighbours do not feel it.
+// resources are requests and limits, of memory and disk in one: a sandbox is
+// never given what it was not promised. Processor time can be shared.
 func resources(c PodConfig, l wire.Limits) corev1.ResourceRequirements {
 	list := corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse(c.CPU),
 		corev1.ResourceMemory:           *resource.NewQuantity(l.MemoryBytes+c.RunnerMemory, resource.BinarySI),
 		corev1.ResourceEphemeralStorage: *resource.NewQuantity(c.EphemeralStorage, resource.BinarySI),
 	}
-	return corev1.ResourceRequirements{Requests: list, Limits: list.DeepCopy()}
+	requests := list.DeepCopy()
+	requests[corev1.ResourceCPU] = resource.MustParse(c.CPURequest)
+	return corev1.ResourceRequirements{Requests: requests, Limits: list}
 }
 
 func scratch(l wire.Limits) corev1.Volume {
@@ -181,7 +185,10 @@ func addRunner(spec *corev1.PodSpec, c PodConfig, t pool.Template) {
 		Command:         []string{imageRunner, "install", runnerFolder},
 		Resources:       resources(c, t.Limits), // as the other's: else the pod's would be their greater ones
 		SecurityContext: locked(),
-		VolumeMounts:    []corev1.VolumeMount{{Name: runnerVolume, MountPath: runnerFolder}},
+
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+
+		VolumeMounts: []corev1.VolumeMount{{Name: runnerVolume, MountPath: runnerFolder}},
 	}}
 }
 

@@ -144,12 +144,7 @@ func harmless(path string, value any) bool {
 		return value == true // some clusters write the default down
 	}
 	if strings.HasPrefix(path, "spec.containers[") || strings.HasPrefix(path, "spec.initContainers[") {
-		switch path[strings.LastIndex(path, "].")+1:] {
-		case ".terminationMessagePath":
-			return value == corev1.TerminationMessagePathDefault
-		case ".terminationMessagePolicy":
-			return value == string(corev1.TerminationMessageReadFile)
-		}
+		return path[strings.LastIndex(path, "].")+1:] == ".terminationMessagePath" && value == corev1.TerminationMessagePathDefault
 	}
 	return false
 }

@@ -20,7 +20,6 @@ func asServed(asked *corev1.Pod) *corev1.Pod {
 	for _, all := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range all {
 			all[i].TerminationMessagePath = corev1.TerminationMessagePathDefault
-			all[i].TerminationMessagePolicy = corev1.TerminationMessageReadFile
 		}
 	}
 	return p

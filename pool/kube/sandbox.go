@@ -17,6 +17,9 @@ import (
 // exitKilled is the exit code of what the kernel or a kubelet killed.
 const exitKilled = 128 + 9
 
+// forever is longer than any sandbox lives.
+const forever = 1000 * time.Hour
+
 // sandbox is one pod whose runner waits at the other end of conn.
 type sandbox struct {
 	id     string
@@ -77,12 +80,40 @@ func (s *sandbox) Run(ctx context.Context, req *wire.Request, sink wire.Sink) (*
 	close(s.busy)
 	heard := &heard{sink: sink, most: s.limits.OutputBytes}
 	began := time.Now()
+	release := s.guard()
 	res, err := s.conn.Run(ctx, req, heard.hear)
+	release()
 	if err != nil {
 		return s.lost(ctx, err, heard, time.Since(began))
 	}
 	s.refine(ctx, res)
 	return res, nil
+}
+
+// guard hangs up when the pod has ended and yet the runner says nothing: a
+// kernel of its own, or a node, that ends takes its network along, and nobody is
+// left to close the connection.
+func (s *sandbox) guard() (release func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ended := s.driver.roster.await(ctx, s.entry, forever, func(v view) bool {
+			if v.pod == nil || v.gone {
+				return v.gone
+			}
+			_, yes := over(v.pod)
+			return yes
+		})
+		// Its last words may be on their way.
+		if ended && sleep(ctx, s.driver.opts.LookBound/2) {
+			s.end()
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
 }
 
 // lost says how a run ended of which the runner told no end.
@@ -97,7 +128,7 @@ func (s *sandbox) lost(ctx context.Context, err error, heard *heard, ran time.Du
 	end, why := s.look(ctx)
 	switch {
 	case end != nil && e.Executed != api.No:
-		return heard.result(end, ran), nil
+		return heard.result(end, ran, s.driver.opts.Pods.isolation()), nil
 	case end != nil:
 		why = end.reason
 	}
@@ -171,12 +202,12 @@ func (h *heard) hear(to wire.Stream, text string) {
 	}
 }
 
-func (h *heard) result(end *ending, ran time.Duration) *wire.Result {
+func (h *heard) result(end *ending, ran time.Duration, isolation string) *wire.Result {
 	return &wire.Result{
 		Stdout: h.kept[0].String(), StdoutBytes: h.size[0], StdoutTruncated: int64(h.kept[0].Len()) < h.size[0],
 		Stderr: h.kept[1].String(), StderrBytes: h.size[1], StderrTruncated: int64(h.kept[1].Len()) < h.size[1],
 		ExitCode: exitKilled, Outcome: end.outcome, Reason: end.reason, Denied: []wire.Denial{},
 		Files: []wire.File{}, FilesOmitted: []wire.OmittedFile{},
-		DurationMS: float64(ran) / float64(time.Millisecond), Isolation: "pod",
+		DurationMS: float64(ran) / float64(time.Millisecond), Isolation: isolation,
 	}
 }

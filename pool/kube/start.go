@@ -156,7 +156,7 @@ func (st *start) follow(ctx context.Context) error {
 		// Looked at again when the patience is over: nothing may change until then.
 		bound := max(patience-time.Since(st.began), 0) + time.Millisecond
 		if time.Since(st.began) >= patience {
-			bound = time.Hour
+			bound = forever
 		}
 		st.driver.roster.await(ctx, st.entry, bound, func(v view) bool {
 			switch {

@@ -1,139 +1,154 @@
-// Package pki makes the certificates that the pool and the injector serve with:
-// an authority that their replicas share through a Secret, and short-lived
-// certificates that each makes for itself, in memory.
 package pki
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
+	"bytes"
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
-	"math/big"
-	"net"
+	"sync/atomic"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 )
 
-const (
-	authorityLife = 10 * 365 * 24 * time.Hour
-	// successorAt is how long before its end an authority gets a successor; both
-	// are trusted until then.
-	successorAt = 365 * 24 * time.Hour
-	// slack is for clocks that are behind ours.
-	slack = 5 * time.Minute
-)
+// Options configures an Authority. A field that is zero has the default named
+// with it.
+type Options struct {
+	Client          kubernetes.Interface
+	Namespace, Name string   // of the Secret that the replicas share
+	Names           []string // that certificates are for
+	// AuthorityLife is 10 years, CertificateLife 24 hours. SyncEvery (1 minute)
+	// is how often the Secret is looked at.
+	AuthorityLife, CertificateLife, SyncEvery time.Duration
+	Logger                                    hclog.Logger
+}
 
-// Authority signs certificates. It does not change: a successor is another one
-// that trusts its predecessors too.
+// Authority is the shared authority, and the certificate that this replica
+// serves with. Make one with New and run it with Run.
 type Authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	// bundle is PEM of all that are trusted, the newest first.
-	bundle []byte
+	opts    Options
+	data    atomic.Pointer[map[string][]byte]
+	serving atomic.Pointer[tls.Certificate]
 }
 
-// newAuthority makes an authority that also trusts what trusted holds, as PEM.
-func newAuthority(now time.Time, trusted []byte) (*Authority, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("cannot make a key: %w", err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: serial(), Subject: pkix.Name{CommonName: "Code Sandbox"},
-		NotBefore: now.Add(-slack), NotAfter: now.Add(authorityLife),
-		KeyUsage: x509.KeyUsageCertSign, IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return nil, fmt.Errorf("cannot make an authority: %w", err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, fmt.Errorf("cannot make an authority: %w", err)
-	}
-	bundle := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	return &Authority{cert: cert, key: key, bundle: append(bundle, unexpired(trusted, now)...)}, nil
-}
+// conflicts bounds the attempts of replicas that write at the same time.
+const conflicts = 10
 
-func serial() *big.Int {
-	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		panic("BUG: no random numbers: " + err.Error())
+// New reads the Secret, or makes it, and makes a certificate.
+func New(ctx context.Context, o Options) (*Authority, error) {
+	if o.Client == nil || o.Namespace == "" || o.Name == "" || len(o.Names) == 0 || o.Logger == nil {
+		return nil, errors.New("cannot make an authority without a Client, a Namespace, a Name, Names and a Logger")
 	}
-	return n
-}
-
-// unexpired is the certificates of the bundle that have not ended.
-func unexpired(bundle []byte, now time.Time) (kept []byte) {
-	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
-		if cert, err := x509.ParseCertificate(block.Bytes); err == nil && cert.NotAfter.After(now) {
-			kept = append(kept, pem.EncodeToMemory(block)...)
+	for _, d := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{{&o.AuthorityLife, 10 * 365 * 24 * time.Hour}, {&o.CertificateLife, 24 * time.Hour}, {&o.SyncEvery, time.Minute}} {
+		if *d.field == 0 {
+			*d.field = d.value
 		}
 	}
-	return kept
+	a := &Authority{opts: o}
+	return a, a.sync(ctx)
 }
 
-// parseAuthority reads what encode wrote.
-func parseAuthority(bundle, key []byte) (*Authority, error) {
-	first, _ := pem.Decode(bundle)
-	private, _ := pem.Decode(key)
-	if first == nil || private == nil {
-		return nil, errors.New("it holds no certificate or no key in PEM")
-	}
-	cert, err := x509.ParseCertificate(first.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("its certificate is broken: %w", err)
-	}
-	k, err := x509.ParseECPrivateKey(private.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("its key is broken: %w", err)
-	}
-	if !k.PublicKey.Equal(cert.PublicKey) {
-		return nil, errors.New("its key is not that of its first certificate")
-	}
-	return &Authority{cert: cert, key: k, bundle: bundle}, nil
+// Bundle is the certificates, in PEM, that whoever calls must believe.
+func (a *Authority) Bundle() []byte { return bundle(*a.data.Load(), time.Now()) }
+
+// GetCertificate is for tls.Config.
+func (a *Authority) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return a.serving.Load(), nil
 }
 
-// encode is the authority as PEM: what is trusted, and the newest one's key.
-func (a *Authority) encode() (bundle, key []byte, err error) {
-	der, err := x509.MarshalECPrivateKey(a.key)
-	if err != nil {
-		return nil, nil, fmt.Errorf("cannot encode the authority's key: %w", err)
-	}
-	return a.bundle, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
-}
-
-// Bundle is PEM of every certificate that a client should trust.
-func (a *Authority) Bundle() []byte { return a.bundle }
-
-// old says that it is time for a successor.
-func (a *Authority) old(now time.Time) bool { return now.Add(successorAt).After(a.cert.NotAfter) }
-
-// issue makes a serving certificate for names, which are DNS names or IP
-// addresses.
-func (a *Authority) issue(now time.Time, life time.Duration, names []string) (*leaf, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("cannot make a key: %w", err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: serial(), Subject: pkix.Name{CommonName: "code-sandbox"},
-		NotBefore: now.Add(-slack), NotAfter: now.Add(life),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	for _, name := range names {
-		if ip := net.ParseIP(name); ip != nil {
-			template.IPAddresses = append(template.IPAddresses, ip)
-		} else {
-			template.DNSNames = append(template.DNSNames, name)
+// Run keeps authority and certificate current until ctx ends. While the API
+// server cannot be reached the authority that is known goes on to be used.
+func (a *Authority) Run(ctx context.Context) {
+	tick := time.NewTicker(a.opts.SyncEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := a.sync(ctx); err != nil && ctx.Err() == nil {
+			a.opts.Logger.Error("cannot look at the authority", "error", err)
+			if err := a.renew(time.Now()); err != nil {
+				a.opts.Logger.Error("cannot renew the certificate", "error", err)
+			}
 		}
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
-	if err != nil {
-		return nil, fmt.Errorf("cannot make a certificate: %w", err)
+}
+
+// sync brings the Secret to what it must hold, and the certificate after it.
+func (a *Authority) sync(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	var err error
+	for range conflicts {
+		var data map[string][]byte
+		if data, err = a.settle(ctx, time.Now()); err == nil {
+			a.data.Store(&data)
+			return a.renew(time.Now())
+		}
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+			break
+		}
 	}
-	return newLeaf(der, key, template.NotAfter, now.Add(life*2/3)), nil
+	return fmt.Errorf("cannot agree on the authority in the Secret %q: %w", a.opts.Namespace+"/"+a.opts.Name, err)
+}
+
+// settle reads, plans and writes once. A conflict means that another replica
+// was first; what it wrote is as good.
+func (a *Authority) settle(ctx context.Context, now time.Time) (map[string][]byte, error) {
+	secrets := a.opts.Client.CoreV1().Secrets(a.opts.Namespace)
+	secret, err := secrets.Get(ctx, a.opts.Name, metav1.GetOptions{})
+	missing := apierrors.IsNotFound(err)
+	if err != nil && !missing {
+		return nil, err
+	}
+	if missing {
+		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: a.opts.Namespace, Name: a.opts.Name}, Type: corev1.SecretTypeOpaque}
+	}
+	data, changed, err := plan(secret.Data, now, a.opts.AuthorityLife)
+	if err != nil || !changed {
+		return data, err
+	}
+	secret = secret.DeepCopy()
+	secret.Data = data
+	if missing {
+		_, err = secrets.Create(ctx, secret, metav1.CreateOptions{})
+	} else {
+		_, err = secrets.Update(ctx, secret, metav1.UpdateOptions{})
+	}
+	if err == nil {
+		a.opts.Logger.Info("authority changed", "secret", a.opts.Name)
+	}
+	return data, err
+}
+
+// renew makes a certificate when two thirds of the last one's life are over, or
+// it is not of the authority that signs now.
+func (a *Authority) renew(now time.Time) error {
+	by, err := readPair((*a.data.Load())[signingCert], (*a.data.Load())[signingKey])
+	if err != nil {
+		return fmt.Errorf("cannot read the authority: %w", err)
+	}
+	if c := a.serving.Load(); c != nil && bytes.Equal(c.Leaf.RawIssuer, by.cert.RawSubject) {
+		life := c.Leaf.NotAfter.Sub(c.Leaf.NotBefore)
+		if now.Before(c.Leaf.NotBefore.Add(life * 2 / 3)) {
+			return nil
+		}
+	}
+	c, err := sign(by, a.opts.Names, now, a.opts.CertificateLife)
+	if err != nil {
+		return err
+	}
+	a.serving.Store(c)
+	a.opts.Logger.Info("certificate renewed", "until", c.Leaf.NotAfter)
+	return nil
 }

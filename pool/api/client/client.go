@@ -158,7 +158,7 @@ func (c *Client) Keep(ctx context.Context) {
 	defer c.Close()
 	for {
 		pause := refreshEvery
-		if err := c.refresh(ctx); err != nil {
+		if err := c.Learn(ctx); err != nil {
 			c.mu.Lock()
 			c.failure = err
 			c.mu.Unlock()
@@ -175,9 +175,9 @@ func (c *Client) Keep(ctx context.Context) {
 	}
 }
 
-// refresh asks the replica that would be asked first, over as many connections
-// as are to be kept open.
-func (c *Client) refresh(ctx context.Context) error {
+// Learn asks the pool for its limits: the replica that would be asked first,
+// over as many connections as are to be kept open.
+func (c *Client) Learn(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, admitTimeout)
 	defer cancel()
 	c.replicas.refresh(ctx)

@@ -169,4 +169,3 @@ func (p *program) withdraw() bool {
 	p.state = withdrawn
 	return true
 }
-

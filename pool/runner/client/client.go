@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -111,24 +110,29 @@ func (c *Conn) watch() {
 	go func() {
 		_, err := c.reader.Peek(1)
 		if err != nil {
-			c.once.Do(func() { close(c.broken) })
+			c.breaks()
 		}
 		next <- err
 	}()
 }
 
-// Broken is closed when the connection has ended: the runner, too, then ends.
+// Broken is closed when the connection has ended, from either side.
 func (c *Conn) Broken() <-chan struct{} { return c.broken }
 
 // Close hangs up, which ends the runner's run if there is one.
 func (c *Conn) Close() error {
-	// A farewell would wait for a peer that takes nothing more.
-	err := c.counted.Close()
-	if errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
+	c.hangUp()
+	return nil
 }
+
+// hangUp ends the connection. How that went matters to nobody, and a farewell
+// would wait for a peer that takes nothing more.
+func (c *Conn) hangUp() {
+	_ = c.counted.Close()
+	c.breaks()
+}
+
+func (c *Conn) breaks() { c.once.Do(func() { close(c.broken) }) }
 
 func (c *Conn) isBroken() bool {
 	select {

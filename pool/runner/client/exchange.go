@@ -26,30 +26,28 @@ func (c *Conn) Fresh(ctx context.Context, p wire.Proof) (wire.Fresh, error) {
 	if failure != nil {
 		return wire.Fresh{}, failure
 	}
-	defer answer.end()
+	defer answer.release()
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxFresh+1))
 	var fresh wire.Fresh
+	if err == nil && len(body) > maxFresh {
+		err = fmt.Errorf("it has more than %d bytes", maxFresh)
+	}
 	if err == nil {
 		err = json.Unmarshal(body, &fresh)
 	}
 	if err != nil {
-		c.Close()
+		c.hangUp()
 		return wire.Fresh{}, api.Errorf(api.SandboxLost, "cannot read whether the runner is fresh: %w", err)
 	}
 	c.watch()
 	return fresh, nil
 }
 
-// answer is the runner's, to be read to its end within ctx.
+// answer is the runner's, to be read to its end within ctx. Its body is never
+// closed: that would read an endless one to its end. The connection is.
 type answer struct {
 	*http.Response
-	release func() bool
-}
-
-// end lets go of the context.
-func (a *answer) end() {
-	a.release()
-	a.Body.Close()
+	release func() bool // lets go of the context
 }
 
 // exchange sends one request and returns its answer if it is a good one. The
@@ -65,8 +63,8 @@ func (c *Conn) exchange(ctx context.Context, path string, header http.Header, bo
 	if err != nil {
 		return nil, api.Errorf(api.BadRequest, "cannot write the request: %w", err)
 	}
-	release := context.AfterFunc(ctx, func() { c.Close() })
-	res, failure := c.send(ctx, path, request)
+	release := context.AfterFunc(ctx, func() { c.hangUp() })
+	res, failure := c.send(path, request) //nolint:bodyclose // see answer
 	if failure != nil {
 		release()
 		if ctx.Err() != nil && failure.Code == api.SandboxLost {
@@ -80,10 +78,12 @@ func (c *Conn) exchange(ctx context.Context, path string, header http.Header, bo
 }
 
 // send writes the request and reads the head of its answer.
-func (c *Conn) send(ctx context.Context, path string, request []byte) (*http.Response, *api.Error) {
+func (c *Conn) send(path string, request []byte) (*http.Response, *api.Error) {
 	before := c.counted.written.Load()
-	c.conn.SetWriteDeadline(time.Now().Add(writeBound))
-	_, err := c.conn.Write(request)
+	err := c.conn.SetWriteDeadline(time.Now().Add(writeBound))
+	if err == nil {
+		_, err = c.conn.Write(request)
+	}
 	if err == nil {
 		err = <-c.next
 	}
@@ -92,7 +92,7 @@ func (c *Conn) send(ctx context.Context, path string, request []byte) (*http.Res
 		res, err = http.ReadResponse(c.reader, nil)
 	}
 	if err != nil {
-		c.Close()
+		c.hangUp()
 		failure := lost(err)
 		if c.counted.written.Load() != before && path == protocol.RunPath {
 			failure = failure.MaybeRan()
@@ -102,8 +102,7 @@ func (c *Conn) send(ctx context.Context, path string, request []byte) (*http.Res
 	if res.StatusCode == http.StatusOK {
 		return res, nil
 	}
-	defer c.Close()
-	defer res.Body.Close()
+	defer c.hangUp()
 	return nil, refusal(res, path)
 }
 

@@ -27,7 +27,7 @@ func (c *Conn) Run(ctx context.Context, req *wire.Request, sink wire.Sink) (*wir
 	if !c.ran.CompareAndSwap(false, true) {
 		return nil, api.Errorf(api.Internal, "the runner has served its one run")
 	}
-	defer c.Close()
+	defer c.hangUp()
 	nonce := rand.Text()
 	header := http.Header{protocol.NonceHeader: {nonce}}
 	if sink == nil {
@@ -37,7 +37,7 @@ func (c *Conn) Run(ctx context.Context, req *wire.Request, sink wire.Sink) (*wir
 	if failure != nil {
 		return nil, failure
 	}
-	defer answer.end()
+	defer answer.release()
 	res, err := readRun(answer.Body, c.maxAnswer, nonce, sink)
 	if err == nil {
 		return res, nil
@@ -73,6 +73,9 @@ func readRun(body io.Reader, limit int64, nonce string, sink wire.Sink) (*wire.R
 		}
 		if line.Nonce != nonce {
 			return nil, errNonce
+		}
+		if line.Error != nil && line.Error.Status() == 0 {
+			return nil, fmt.Errorf("its error has the code %.40q", line.Error.Code)
 		}
 		if line.Error != nil {
 			return nil, line.Error

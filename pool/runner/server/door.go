@@ -10,6 +10,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -107,4 +108,21 @@ type placed struct {
 func (p *placed) Close() error {
 	defer p.leave()
 	return p.Conn.Close()
+}
+
+// few passes on so many writes, and drops what comes after.
+type few struct {
+	mu   sync.Mutex
+	to   io.Writer
+	left int
+}
+
+func (f *few) Write(b []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.left == 0 {
+		return len(b), nil
+	}
+	f.left--
+	return f.to.Write(b)
 }

@@ -69,7 +69,9 @@ func TestRunnerOnLoopback(t *testing.T) {
 	conn := p.connect()
 	_, port, _ := strings.Cut(p.config.Address, ":")
 	res, err := conn.Run(t.Context(), &wire.Request{Code: `
-import ssl, http.client
+import socket, ssl, http.client
+for i in range(200):
+    s = socket.create_connection(("127.0.0.1", ` + port + `)); s.send(b"no TLS at all\n" * 10); s.close()
 context = ssl._create_unverified_context()
 for path, headers in (("/v1/run", {}), ("/v1/fresh", {"Authorization": "Bearer x"}), ("/v1/run", {"Authorization": "Bearer ` + p.config.SecretSHA256 + `"}), ("/", {}), ("/metrics", {"Authorization": "Basic eDp4"})):
     c = http.client.HTTPSConnection("127.0.0.1", ` + port + `, context=context)
@@ -81,6 +83,10 @@ for path, headers in (("/v1/run", {}), ("/v1/fresh", {"Authorization": "Bearer x
 	}
 	if res.Stdout != "401\n401\n401\n401\n401\n" {
 		t.Errorf("stdout %q, stderr %q", res.Stdout, res.Stderr)
+	}
+	p.waitGone(5 * time.Second)
+	if lines := strings.Count(p.log.String(), "\n"); lines < 1 || lines > 20 {
+		t.Errorf("the runner's log has %d lines", lines)
 	}
 }
 

@@ -87,6 +87,12 @@ func limits() wire.Limits {
 
 func startPod(t testing.TB, change func(*wire.RunnerConfig)) *pod {
 	t.Helper()
+	return startPodBy(t, (*exec.Cmd).Start, change)
+}
+
+// startPodBy starts a pod by a function of the caller's.
+func startPodBy(t testing.TB, start func(*exec.Cmd) error, change func(*wire.RunnerConfig)) *pod {
+	t.Helper()
 	runner, err := builtRunner()
 	if err != nil {
 		t.Fatalf("cannot build the runner: %v", err)
@@ -113,7 +119,7 @@ func startPod(t testing.TB, change func(*wire.RunnerConfig)) *pod {
 	if os.Geteuid() == 0 {
 		p.cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
 	}
-	if err := p.cmd.Start(); err != nil {
+	if err := start(p.cmd); err != nil {
 		t.Fatal(err)
 	}
 	go func() { p.err = p.cmd.Wait(); close(p.ended) }()

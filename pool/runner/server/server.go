@@ -29,6 +29,9 @@ const (
 	leaveBound  = 2 * time.Second  // for the answer to leave
 	maxHead     = 16 << 10
 	connections = 16 // at once
+	// maxComplaints is how often the server tells of bad connections: a program
+	// can make as many as it likes, and they would fill the node's disk.
+	maxComplaints = 20
 )
 
 // How Run ended other than by a run.
@@ -93,7 +96,7 @@ func (s *Server) serve(ctx context.Context, listener net.Listener) error {
 	http1.SetHTTP1(true)
 	server := &http.Server{
 		Handler: s.handler(), Protocols: &http1, ReadHeaderTimeout: headBound, MaxHeaderBytes: maxHead,
-		ErrorLog: log.New(os.Stderr, "", 0), IdleTimeout: 2 * s.config.Life,
+		ErrorLog: log.New(&few{to: os.Stderr, left: maxComplaints}, "", 0), IdleTimeout: 2 * s.config.Life,
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(tls.NewListener(limit(listener, connections), config)) }()

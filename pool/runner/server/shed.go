@@ -18,9 +18,8 @@ import (
 
 // Numbers of prctl that the standard library does not name.
 const (
-	prSetDumpable       = 4
-	prSetChildSubreaper = 36
-	prSetNoNewPrivs     = 38
+	prSetDumpable   = 4
+	prSetNoNewPrivs = 38
 )
 
 // maxConfig bounds a configuration on its way through a pipe: what the smallest
@@ -90,9 +89,6 @@ func Harden() error {
 	}
 	if err := prctl(prSetDumpable, 0); err != nil {
 		return fmt.Errorf("cannot close the runner's memory to others: %w", err)
-	}
-	if err := prctl(prSetChildSubreaper, 1); err != nil {
-		return fmt.Errorf("cannot become the parent of orphans: %w", err)
 	}
 	none := syscall.Rlimit{}
 	if err := syscall.Setrlimit(syscall.RLIMIT_CORE, &none); err != nil {

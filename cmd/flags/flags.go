@@ -1,4 +1,6 @@
-package main
+// Package flags reads the settings of the commands: flags, and the environment
+// for those that are not given.
+package flags
 
 import (
 	"errors"
@@ -10,8 +12,11 @@ import (
 	"strings"
 )
 
-// parse reads args, then the environment for each flag that was not given.
-func parse(fs *flag.FlagSet, args []string) error {
+// ErrUsage marks a mistake in how a program was called: exit code 2.
+var ErrUsage = errors.New("usage")
+
+// Parse reads args, then the environment for each flag that was not given.
+func Parse(fs *flag.FlagSet, args []string) error {
 	usage := fs.Usage
 	// A mistake is told in one sentence, not in a page.
 	fs.SetOutput(io.Discard)
@@ -22,7 +27,7 @@ func parse(fs *flag.FlagSet, args []string) error {
 			usage()
 			return err
 		}
-		return fmt.Errorf("%w: %w; %s -h lists the flags", errUsage, err, fs.Name())
+		return fmt.Errorf("%w: %w; %s -h lists the flags", ErrUsage, err, fs.Name())
 	}
 	given := map[string]bool{}
 	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
@@ -34,21 +39,22 @@ func parse(fs *flag.FlagSet, args []string) error {
 			return
 		}
 		if err := f.Value.Set(value); err != nil {
-			errs = append(errs, fmt.Errorf("%w: the environment's %s=%q: %w", errUsage, name, value, err))
+			errs = append(errs, fmt.Errorf("%w: the environment's %s=%q: %w", ErrUsage, name, value, err))
 		}
 	})
 	return errors.Join(errs...)
 }
 
-// size is a flag in bytes: "512MiB", "64KiB", "1GiB" or a plain number.
-type size int64
+// Size is a flag in bytes: "512MiB", "64KiB", "1GiB" or a plain number.
+type Size int64
 
 var units = []struct {
 	suffix string
 	bytes  int64
 }{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"", 1}}
 
-func (s *size) Set(text string) error {
+// Set implements flag.Value.
+func (s *Size) Set(text string) error {
 	for _, u := range units {
 		number, ok := strings.CutSuffix(text, u.suffix)
 		if !ok {
@@ -58,13 +64,13 @@ func (s *size) Set(text string) error {
 		if err != nil || n < 0 || n > (1<<62)/u.bytes {
 			break
 		}
-		*s = size(n * u.bytes)
+		*s = Size(n * u.bytes)
 		return nil
 	}
 	return fmt.Errorf("%q is not a size such as 512MiB", text)
 }
 
-func (s *size) String() string {
+func (s *Size) String() string {
 	for _, u := range units {
 		if *s != 0 && int64(*s)%u.bytes == 0 {
 			return strconv.FormatInt(int64(*s)/u.bytes, 10) + u.suffix
@@ -73,10 +79,11 @@ func (s *size) String() string {
 	return "0"
 }
 
-// list is a flag of comma-separated words.
-type list []string
+// List is a flag of comma-separated words.
+type List []string
 
-func (l *list) Set(text string) error {
+// Set implements flag.Value.
+func (l *List) Set(text string) error {
 	*l = nil
 	for word := range strings.SplitSeq(text, ",") {
 		if word = strings.TrimSpace(word); word != "" {
@@ -86,4 +93,4 @@ func (l *list) Set(text string) error {
 	return nil
 }
 
-func (l *list) String() string { return strings.Join(*l, ",") }
+func (l *List) String() string { return strings.Join(*l, ",") }
