@@ -6,8 +6,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
 
 	"github.com/code-sandbox/code-sandbox/cmd/control/pki"
 	"github.com/code-sandbox/code-sandbox/cmd/flags"
@@ -141,6 +144,8 @@ func runInjector(ctx context.Context, o injectorOptions) error {
 		return err
 	}
 	config.QPS, config.Burst = 50, 100
+	// What client-go says of itself is a line of JSON too.
+	klog.SetSlogLogger(slog.New(slog.NewJSONHandler(os.Stderr, nil)))
 	kube, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("cannot make a client of the API server: %w", err)

@@ -21,6 +21,7 @@ const usage = `control is the control plane of Code Sandbox on Kubernetes.
 
   control pool [flags]      keep sandboxes ready, and run what sidecars send
   control injector [flags]  give agent pods their sidecar
+  control leave [flags]     end the pool, before it is uninstalled
   control hook FOLDER       lay the tool-call hook out in a folder
   control version           print the version
 
@@ -79,6 +80,12 @@ func command(args []string) error {
 			return err
 		}
 		return runInjector(untilSignal(), o)
+	case "leave":
+		o, err := parseLeave(args[1:])
+		if err != nil {
+			return err
+		}
+		return runLeave(untilSignal(), o)
 	case "hook":
 		return layHook(args[1:])
 	case "version":
