@@ -21,7 +21,7 @@ var errNoAnswer = errors.New("the sandbox did not answer in time")
 func (p *Pool) Exec(ctx context.Context, c Caller, t Template, req *wire.Request, sink wire.Sink) (*wire.Result, error) {
 	run := &execution{
 		pool: p, caller: c, template: t, req: req, sink: sink,
-		id: rand.Text(), begun: time.Now(), timeout: req.Timeout(),
+		id: rand.Text(), asked: api.TraceOf(ctx).RequestID, begun: time.Now(), timeout: req.Timeout(),
 	}
 	if run.timeout < 0 || run.timeout > t.Limits.MaxRun {
 		return nil, api.Errorf(api.BadRequest, "cannot run: timeout_seconds must be between 0 and %g", t.Limits.MaxRun.Seconds())
@@ -52,6 +52,7 @@ type execution struct {
 	sink     wire.Sink
 
 	id      string
+	asked   string // the caller's request id
 	begun   time.Time
 	timeout time.Duration
 	queued  time.Duration
@@ -114,7 +115,7 @@ func (e *execution) finish(lease *Lease, res *wire.Result, started time.Time) {
 		res.Timing.RunMS = milliseconds(ran)
 	}
 	e.pool.metrics.ran(res.Outcome, e.queued, claimed, ran)
-	e.pool.log.Info("run ended", "run", e.id, "sandbox", e.sandbox,
+	e.pool.log.Info("run ended", "run", e.id, "request_id", e.asked, "sandbox", e.sandbox,
 		"tenant", e.caller.Tenant, "caller", e.caller.Name, "template", lease.record.home.key,
 		"outcome", string(res.Outcome), "exit_code", res.ExitCode, "warm", lease.Warm,
 		"queue_ms", res.Timing.QueueMS, "claim_ms", res.Timing.ClaimMS, "run_ms", res.Timing.RunMS)
@@ -123,7 +124,7 @@ func (e *execution) finish(lease *Lease, res *wire.Result, started time.Time) {
 // failed tells of a run that got no result.
 func (e *execution) failed() {
 	e.pool.metrics.failed(e.err.Code)
-	e.pool.log.Info("run failed", "run", e.id, "sandbox", e.sandbox,
+	e.pool.log.Info("run failed", "run", e.id, "request_id", e.asked, "sandbox", e.sandbox,
 		"tenant", e.caller.Tenant, "caller", e.caller.Name,
 		"code", string(e.err.Code), "executed", string(e.err.Executed), "error", e.err.Message)
 }

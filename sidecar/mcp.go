@@ -14,19 +14,30 @@ import (
 // newMCP makes the MCP server: stateless, so that any call may meet any
 // sidecar, and answering in JSON.
 func (s *Server) newMCP() http.Handler {
+	server := s.newMCPServer(s.Limits)
+	serve := func(*http.Request) *mcp.Server {
+		if s.InForce == nil {
+			return server
+		}
+		return s.newMCPServer(s.limits()) // what the tool promises is learnt
+	}
+	return mcp.NewStreamableHTTPHandler(serve, &mcp.StreamableHTTPOptions{
+		Stateless: true, JSONResponse: true, PropagateRequestCancellation: true,
+		MaxRequestBodyBytes: int64(s.Limits.Request.BodyBytes),
+	})
+}
+
+func (s *Server) newMCPServer(l Limits) *mcp.Server {
 	server := mcp.NewServer(&mcp.Implementation{Name: "code-sandbox", Title: "Code Sandbox", Version: s.Version},
 		// No logging and no list that changes: every request stands alone.
 		&mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}})
 	no := false
 	server.AddTool(&mcp.Tool{
-		Name: toolName, Title: "Run Python", Description: s.Limits.describe(), InputSchema: s.Limits.schema(),
+		Name: toolName, Title: "Run Python", Description: l.describe(), InputSchema: l.schema(),
 		// It changes nothing outside its sandbox and reaches nothing there.
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: &no, OpenWorldHint: &no},
 	}, s.callTool)
-	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
-		Stateless: true, JSONResponse: true, PropagateRequestCancellation: true,
-		MaxRequestBodyBytes: int64(s.Limits.Request.BodyBytes),
-	})
+	return server
 }
 
 // mcpCall is what a tool call must know of the HTTP request it came in. The
@@ -53,7 +64,7 @@ func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (res *m
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
 	}
-	parsed, err := request.ParseJSON(args, s.Limits.Request)
+	parsed, err := request.ParseJSON(args, s.limits().Request)
 	if err != nil {
 		return toolError(err), nil
 	}

@@ -148,5 +148,5 @@ func (s *Server) healthz(ctx *fasthttp.RequestCtx, _ *exchange) *api.Error {
 	return sendJSON(ctx, struct {
 		Status    string `json:"status"`
 		Isolation string `json:"isolation"`
-	}{"ok", s.Limits.Sandbox.Isolation})
+	}{"ok", s.limits().Sandbox.Isolation})
 }

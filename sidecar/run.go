@@ -122,7 +122,7 @@ func (s *Server) request(ctx *fasthttp.RequestCtx, in preamble) (*wire.Request, 
 		h.Write(body)
 		h.Sum(digest[:0])
 	}
-	req, err := parse(body, s.Limits.Request)
+	req, err := parse(body, s.limits().Request)
 	return req, digest, err
 }
 

@@ -33,8 +33,11 @@ type Options struct {
 	Hosts       []string // further names the API may be asked for by, beside localhost
 	Runner      Runner
 	Limits      Limits
-	Logger      hclog.Logger
-	Registry    *prometheus.Registry
+	// InForce makes of Limits those in force at this moment, for limits that are
+	// learnt later than at start. Server stays as it was. Nil changes nothing.
+	InForce  func(Limits) Limits
+	Logger   hclog.Logger
+	Registry *prometheus.Registry
 	// Ready says why runs cannot be served now, or nil. It may be nil itself.
 	Ready   func() error
 	Version string
@@ -132,6 +135,16 @@ func another(name, address string, err error) string {
 	}
 	_ = l.Close() // it was only asked for its port
 	return fmt.Sprintf("; perhaps another Code Sandbox runs here: end it, or take a port that is free, such as --%s %s", name, l.Addr())
+}
+
+// limits are those in force at this moment.
+func (s *Server) limits() Limits {
+	if s.InForce == nil {
+		return s.Limits
+	}
+	l := s.InForce(s.Limits)
+	l.Server = s.Limits.Server
+	return l
 }
 
 // Addr is where the API listens.

@@ -16,7 +16,8 @@ const toolName = "run_python"
 // serveTool answers GET /tool with a definition that can be handed to a model
 // as it is.
 func (s *Server) serveTool(ctx *fasthttp.RequestCtx, _ *exchange) *api.Error {
-	description, schema := s.Limits.describe(), s.Limits.schema()
+	l := s.limits()
+	description, schema := l.describe(), l.schema()
 	switch format := string(ctx.QueryArgs().Peek("format")); format {
 	case "", "openai":
 		return sendJSON(ctx, object{"type": "function", "function": object{
@@ -121,7 +122,7 @@ func (l *Limits) schema() object {
 
 // serveLimits answers GET /limits.
 func (s *Server) serveLimits(ctx *fasthttp.RequestCtx, _ *exchange) *api.Error {
-	l := s.Limits
+	l := s.limits()
 	if l.Sandbox.Preload == nil {
 		l.Sandbox.Preload = []string{}
 	}

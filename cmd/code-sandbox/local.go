@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/code-sandbox/code-sandbox/cmd/flags"
 	"github.com/code-sandbox/code-sandbox/pool"
 	"github.com/code-sandbox/code-sandbox/pool/local"
 	"github.com/code-sandbox/code-sandbox/pool/wire"
@@ -26,16 +27,16 @@ const maxTemplates = 128
 // localOptions are the flags of "code-sandbox local".
 type localOptions struct {
 	listen, adminListen string
-	hosts               list
+	hosts               flags.List
 	target, max         int
 	python              string
-	preload             list
+	preload             flags.List
 	freshInterpreter    bool
 	isolation           string
 	dns                 string
-	memory, disk        size
+	memory, disk        flags.Size
 	processes           int
-	output, files       size
+	output, files       flags.Size
 	timeout, maxTimeout time.Duration
 	drain               time.Duration
 	logLevel            string
@@ -46,7 +47,7 @@ type localOptions struct {
 
 func parseLocal(args []string) (localOptions, error) {
 	limits := wire.DefaultLimits()
-	o := localOptions{memory: size(limits.MemoryBytes), disk: size(limits.DiskBytes), output: size(limits.OutputBytes), files: size(limits.FilesBytes)}
+	o := localOptions{memory: flags.Size(limits.MemoryBytes), disk: flags.Size(limits.DiskBytes), output: flags.Size(limits.OutputBytes), files: flags.Size(limits.FilesBytes)}
 	fs := flag.NewFlagSet("code-sandbox local", flag.ContinueOnError)
 	fs.StringVar(&o.listen, "listen", "", "serve the API on this `address` (default 127.0.0.1:8900; with an agent a free port)")
 	fs.StringVar(&o.adminListen, "admin-listen", "", "serve metrics, health and readiness on this `address` (default 127.0.0.1:8902; with an agent a free port)")
@@ -64,9 +65,9 @@ func parseLocal(args []string) (localOptions, error) {
 	fs.Var(&o.output, "output", "kept of stdout, and again of stderr; the rest is counted and left out")
 	fs.Var(&o.files, "files", "content of all files of one answer")
 	o.timeout, o.maxTimeout, o.drain = 30*time.Second, limits.MaxRun, 30*time.Second
-	fs.Var((*duration)(&o.timeout), "timeout", "a run's timeout when it names none; a `time` like 30s, or seconds")
-	fs.Var((*duration)(&o.maxTimeout), "max-timeout", "the longest timeout a run may ask for; a `time` like 5m, or seconds")
-	fs.Var((*duration)(&o.drain), "drain", "what runs in flight get to end when the service stops; a `time` like 30s, or seconds")
+	fs.Var((*flags.Duration)(&o.timeout), "timeout", "a run's timeout when it names none; a `time` like 30s, or seconds")
+	fs.Var((*flags.Duration)(&o.maxTimeout), "max-timeout", "the longest timeout a run may ask for; a `time` like 5m, or seconds")
+	fs.Var((*flags.Duration)(&o.drain), "drain", "what runs in flight get to end when the service stops; a `time` like 30s, or seconds")
 	fs.StringVar(&o.logLevel, "log-level", "warn", "log at this level: debug, info, warn or error")
 	fs.BoolVar(&o.summary, "summary", false, "with an agent: print at its end which tools ran where")
 	o.tools.flags(fs)
@@ -75,7 +76,7 @@ func parseLocal(args []string) (localOptions, error) {
 		_, _ = fmt.Fprint(fs.Output(), "code-sandbox local [flags] [-- AGENT ...]\n\n")
 		fs.PrintDefaults()
 	}
-	if err := parse(fs, args); err != nil {
+	if err := flags.Parse(fs, args); err != nil {
 		return o, err
 	}
 	if fs.NArg() > 0 {

@@ -10,6 +10,9 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/code-sandbox/code-sandbox/cmd/flags"
+	"github.com/code-sandbox/code-sandbox/cmd/version"
 )
 
 const usage = `code-sandbox runs code that an AI agent wrote, each piece in a locked-down computer of its own that is then thrown away.
@@ -25,7 +28,7 @@ an environment variable too: --admin-listen by CODE_SANDBOX_ADMIN_LISTEN.
 `
 
 // errUsage marks a mistake in how the program was called: exit code 2.
-var errUsage = errors.New("usage")
+var errUsage = flags.ErrUsage
 
 // exitCode ends the process with a program's exit code; all has been said.
 type exitCode int
@@ -90,7 +93,7 @@ func command(args []string) error {
 		}
 		return run(untilSignal(), opts)
 	case "version":
-		fmt.Println("code-sandbox", version())
+		fmt.Println("code-sandbox", version.Of())
 		return nil
 	case "help", "-h", "--help":
 		fmt.Print(usage)

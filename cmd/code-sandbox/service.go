@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/code-sandbox/code-sandbox/cmd/version"
 	"github.com/code-sandbox/code-sandbox/pool"
 	"github.com/code-sandbox/code-sandbox/pool/local"
 	"github.com/code-sandbox/code-sandbox/pool/runner"
@@ -132,7 +133,7 @@ func (s *service) makeSidecar(registry *prometheus.Registry) (err error) {
 	}
 	s.sidecar, err = sidecar.New(sidecar.Options{
 		Listen: o.listen, AdminListen: o.adminListen, Hosts: o.hosts, Runner: s, Limits: s.limits(), Drain: o.drain,
-		Logger: s.log.Named("sidecar"), Registry: registry, Ready: s.ready, Version: version(), Mounts: mounts(s.proxy),
+		Logger: s.log.Named("sidecar"), Registry: registry, Ready: s.ready, Version: version.Of(), Mounts: mounts(s.proxy),
 	})
 	return err
 }

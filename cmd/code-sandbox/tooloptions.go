@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/code-sandbox/code-sandbox/cmd/flags"
 	"github.com/code-sandbox/code-sandbox/toolproxy"
 )
 
@@ -15,10 +16,10 @@ import (
 // environment are those that the hook reads too.
 type toolOptions struct {
 	mode                   string
-	include, exclude       list
+	include, exclude       flags.List
 	context                string
-	envAllow, allowResults list
-	functions, firstParty  list
+	envAllow, allowResults flags.List
+	functions, firstParty  flags.List
 	timeout                seconds
 	grants                 grants
 }

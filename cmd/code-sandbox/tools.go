@@ -16,6 +16,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/code-sandbox/code-sandbox/cmd/flags"
+	"github.com/code-sandbox/code-sandbox/cmd/version"
 	"github.com/code-sandbox/code-sandbox/pool/api"
 	"github.com/code-sandbox/code-sandbox/pool/wire"
 	"github.com/code-sandbox/code-sandbox/sidecar"
@@ -39,7 +41,7 @@ func parseTools(args []string) (o toolsOptions, err error) {
 		fs.PrintDefaults()
 	}
 	args, o.agent = splitAgent(args)
-	if err := parse(fs, args); err != nil {
+	if err := flags.Parse(fs, args); err != nil {
 		return o, err
 	}
 	if len(o.agent) == 0 || fs.NArg() > 0 {
@@ -78,7 +80,7 @@ func runTools(o toolsOptions) error {
 	}
 	server, err := sidecar.New(sidecar.Options{
 		Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0", Runner: nowhere{}, Limits: sidecar.DefaultLimits(), Drain: agentDrain,
-		Logger: log.Named("sidecar"), Registry: registry, Version: version(), Mounts: mounts(proxy),
+		Logger: log.Named("sidecar"), Registry: registry, Version: version.Of(), Mounts: mounts(proxy),
 	})
 	if err != nil {
 		return err

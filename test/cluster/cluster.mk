@@ -13,4 +13,4 @@ cluster-down: ## end the test cluster and remove all of it but what was built
 cluster-test: ## start a cluster, run every test that needs one, end it, and fail when anything is left
 	$(GO) test -count=1 ./test/cluster/ ./test/cluster/node/
 	$(CLUSTER) dockerfile
-	$(CLUSTER) test -- $(GO) test -tags e2e -count=1 -timeout 20m ./test/cluster/smoke/ ./test/cluster/lifecycle/ ./test/e2e/...
+	$(CLUSTER) test -- $(GO) test -tags e2e -count=1 -timeout 20m ./test/cluster/smoke/ ./test/cluster/lifecycle/ ./test/e2e/... ./pool/kube/

@@ -17,6 +17,7 @@ const (
 	PartOutput = "output: a program writes 1 GiB"
 	PartStart  = "start"
 	PartGrowth = "growth: closed loops of more and more callers"
+	PartFleet  = "fleet: the service of the pool over TLS, fake sandboxes"
 	PartSoak   = "soak: 2,000 runs of numpy, pandas and threads"
 )
 
@@ -46,6 +47,7 @@ var parts = []part{
 	{"output", PartOutput, measureOutput},
 	{"memory", PartMemory, measureMemory},
 	{"data", PartData, measureData},
+	{"fleet", PartFleet, measureFleet},
 	{"soak", PartSoak, measureSoak},
 }
 

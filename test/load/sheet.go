@@ -1,5 +1,6 @@
 // Package load measures a running service beside baselines taken in the same
-// run. It is a black box to the service: HTTP in front, /proc behind.
+// run. It is a black box to the service: HTTP in front, /proc behind; but for
+// the part fleet, which has the pool in this process.
 package load
 
 import (

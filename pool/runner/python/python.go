@@ -8,3 +8,9 @@ import _ "embed"
 //
 //go:embed bootstrap.py
 var Bootstrap []byte
+
+// Pod is the program that makes the interpreter of a pod ready. It finds what it
+// is told under the name "told".
+//
+//go:embed pod.py
+var Pod []byte

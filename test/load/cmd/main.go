@@ -31,7 +31,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.env.Binary, "binary", "", "measure this code-sandbox `program` (default: built from this repository)")
 	flag.StringVar(&o.env.Python, "python", plainPython(), "interpreter of the service and of the baselines")
-	flag.StringVar(&o.parts, "parts", "start,open,closed,growth,burst,output,memory,data", "`names` of what to measure; soak is another")
+	flag.StringVar(&o.parts, "parts", "start,open,closed,growth,burst,output,memory,data", "`names` of what to measure; fleet and soak are others")
 	flag.IntVar(&o.env.Rounds, "rounds", 5, "repeat each measurement and take the median")
 	flag.DurationVar(&o.env.Length, "length", 5*time.Second, "length of a load in one round")
 	flag.IntVar(&o.env.Baseline, "baseline", 60, "runs of each baseline in one round")

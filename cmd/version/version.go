@@ -1,12 +1,13 @@
-package main
+// Package version says which version this program is.
+package version
 
 import "runtime/debug"
 
-// release is set by the linker in released builds.
+// release is set by the linker in released builds: -X ...
 var release string
 
-// version is the release, or the commit this program was built from.
-func version() string {
+// Of is the release, or the commit this program was built from.
+func Of() string {
 	if release != "" {
 		return release
 	}

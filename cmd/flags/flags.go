@@ -1,4 +1,6 @@
-package main
+// Package flags reads the settings of the commands: flags, and the environment
+// for those that are not given.
+package flags
 
 import (
 	"errors"
@@ -14,8 +16,11 @@ import (
 	"github.com/code-sandbox/code-sandbox/sidecar/request"
 )
 
-// parse reads args, then the environment for each flag that was not given.
-func parse(fs *flag.FlagSet, args []string) error {
+// ErrUsage marks a mistake in how a program was called: exit code 2.
+var ErrUsage = errors.New("usage")
+
+// Parse reads args, then the environment for each flag that was not given.
+func Parse(fs *flag.FlagSet, args []string) error {
 	usage := fs.Usage
 	// A mistake is told in one sentence, not in a page.
 	fs.SetOutput(io.Discard)
@@ -26,7 +31,7 @@ func parse(fs *flag.FlagSet, args []string) error {
 			usage()
 			return err
 		}
-		return fmt.Errorf("%w: %w; %s%s -h lists the flags", errUsage, err, meant(fs, args), fs.Name())
+		return fmt.Errorf("%w: %w; %s%s -h lists the flags", ErrUsage, err, meant(fs, args), fs.Name())
 	}
 	given := map[string]bool{}
 	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
@@ -38,7 +43,7 @@ func parse(fs *flag.FlagSet, args []string) error {
 			return
 		}
 		if err := f.Value.Set(value); err != nil {
-			errs = append(errs, fmt.Errorf("%w: the environment's %s=%q: %w", errUsage, name, value, err))
+			errs = append(errs, fmt.Errorf("%w: the environment's %s=%q: %w", ErrUsage, name, value, err))
 		}
 	})
 	return errors.Join(errs...)
@@ -61,33 +66,36 @@ func meant(fs *flag.FlagSet, args []string) string {
 	return ""
 }
 
-// duration is a flag of time: "30s", "5m", or a plain number of seconds.
-type duration time.Duration
+// Duration is a flag of time: "30s", "5m", or a plain number of seconds.
+type Duration time.Duration
 
-func (d *duration) Set(text string) error {
+// Set implements flag.Value.
+func (d *Duration) Set(text string) error {
 	if n, err := strconv.ParseFloat(text, 64); err == nil && math.Abs(n) < 1e6 {
-		*d = duration(n * float64(time.Second))
+		*d = Duration(n * float64(time.Second))
 		return nil
 	}
 	parsed, err := time.ParseDuration(text)
 	if err != nil {
 		return fmt.Errorf("%q is not a time such as 30s", text)
 	}
-	*d = duration(parsed)
+	*d = Duration(parsed)
 	return nil
 }
 
-func (d *duration) String() string { return time.Duration(*d).String() }
+// String implements flag.Value.
+func (d *Duration) String() string { return time.Duration(*d).String() }
 
-// size is a flag in bytes: "512MiB", "64KiB", "1GiB" or a plain number.
-type size int64
+// Size is a flag in bytes: "512MiB", "64KiB", "1GiB" or a plain number.
+type Size int64
 
 var units = []struct {
 	suffix string
 	bytes  int64
 }{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"", 1}}
 
-func (s *size) Set(text string) error {
+// Set implements flag.Value.
+func (s *Size) Set(text string) error {
 	for _, u := range units {
 		number, ok := strings.CutSuffix(text, u.suffix)
 		if !ok {
@@ -97,13 +105,13 @@ func (s *size) Set(text string) error {
 		if err != nil || n < 0 || n > (1<<62)/u.bytes {
 			break
 		}
-		*s = size(n * u.bytes)
+		*s = Size(n * u.bytes)
 		return nil
 	}
 	return fmt.Errorf("%q is not a size such as 512MiB", text)
 }
 
-func (s *size) String() string {
+func (s *Size) String() string {
 	for _, u := range units {
 		if *s != 0 && int64(*s)%u.bytes == 0 {
 			return strconv.FormatInt(int64(*s)/u.bytes, 10) + u.suffix
@@ -112,10 +120,11 @@ func (s *size) String() string {
 	return "0"
 }
 
-// list is a flag of comma-separated words.
-type list []string
+// List is a flag of comma-separated words.
+type List []string
 
-func (l *list) Set(text string) error {
+// Set implements flag.Value.
+func (l *List) Set(text string) error {
 	*l = nil
 	for word := range strings.SplitSeq(text, ",") {
 		if word = strings.TrimSpace(word); word != "" {
@@ -125,4 +134,4 @@ func (l *list) Set(text string) error {
 	return nil
 }
 
-func (l *list) String() string { return strings.Join(*l, ",") }
+func (l *List) String() string { return strings.Join(*l, ",") }

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/code-sandbox/code-sandbox/cmd/control/pki"
+	"github.com/code-sandbox/code-sandbox/cmd/flags"
+	"github.com/code-sandbox/code-sandbox/pool"
+	"github.com/code-sandbox/code-sandbox/pool/api"
+	"github.com/code-sandbox/code-sandbox/pool/kube"
+	"github.com/code-sandbox/code-sandbox/pool/server"
+	"github.com/code-sandbox/code-sandbox/pool/wire"
+)
+
+// maxWait is how long a run waits for a sandbox at most: a cold start on a busy
+// node, and some in front of it.
+const maxWait = time.Minute
+
+// startBound is what reaching the API server may take at the start.
+const startBound = 30 * time.Second
+
+// poolService is the parts of the pool's service.
+type poolService struct {
+	opts     poolOptions
+	log      hclog.Logger
+	registry *prometheus.Registry
+	pods     kubernetes.Interface
+	books    kubernetes.Interface
+	// authority is nil with certificates that are given.
+	authority *pki.Authority
+	driver    *kube.Driver
+	callers   *kube.Callers
+	pool      *pool.Pool
+	server    *server.Server
+	audit     io.Closer
+}
+
+// runPool serves until ctx ends, then stops in reverse: no new runs, those in
+// flight finish, sandboxes are destroyed, the watches end.
+func runPool(ctx context.Context, o poolOptions) error {
+	log, err := newLogger(o.logLevel)
+	if err != nil {
+		return err
+	}
+	s := &poolService{opts: o, log: log, registry: prometheus.NewRegistry()}
+	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	tracer, flush, err := newTracer(ctx)
+	if err != nil {
+		return err
+	}
+	defer flush()
+	serving, err := s.connect(ctx)
+	if err == nil {
+		err = s.assemble()
+	}
+	if err != nil {
+		return err
+	}
+	record, err := s.openAudit()
+	if err != nil {
+		return err
+	}
+	defer s.audit.Close()
+	s.server, err = server.New(server.Options{
+		Listen: o.listen, AdminListen: o.adminListen, TLS: serving, Pool: s.pool, Callers: s.callers,
+		Template: func(context.Context, pool.Caller, *wire.Request) (pool.Template, error) { return o.template(), nil },
+		Told:     s.told(), Limits: o.limits, Ready: s.ready, Drain: o.drain, Audit: record, Tracer: tracer,
+		Logger: log.Named("server"), Registry: s.registry,
+	})
+	if err != nil {
+		return err
+	}
+	return s.serve(ctx)
+}
+
+// connect makes the clients and what the service proves itself with.
+func (s *poolService) connect(ctx context.Context) (*tls.Config, error) {
+	config, err := clusterConfig()
+	if err != nil {
+		return nil, err
+	}
+	if s.pods, s.books, err = kube.Clients(config); err != nil {
+		return nil, err
+	}
+	if s.opts.tlsCert != "" {
+		files, err := pki.NewFiles(s.opts.tlsCert, s.opts.tlsKey, s.log.Named("pki"))
+		if err != nil {
+			return nil, err
+		}
+		return &tls.Config{GetCertificate: files.GetCertificate, MinVersion: tls.VersionTLS13}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, startBound)
+	defer cancel()
+	s.authority, err = pki.New(ctx, pki.Options{Client: s.books, Namespace: s.opts.namespace, Name: s.opts.caSecret,
+		Names: s.opts.names, Logger: s.log.Named("pki")})
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{GetCertificate: s.authority.GetCertificate, MinVersion: tls.VersionTLS13}, nil
+}
+
+// clusterConfig is that of the pod, or else of the environment's KUBECONFIG.
+func clusterConfig() (*rest.Config, error) {
+	config, err := rest.InClusterConfig()
+	if errors.Is(err, rest.ErrNotInCluster) {
+		config, err = clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot find the cluster: %w", err)
+	}
+	return config, nil
+}
+
+// assemble makes driver, callers and pool.
+func (s *poolService) assemble() (err error) {
+	o := s.opts.driver()
+	o.Client, o.Bookkeeping, o.Logger, o.Registerer = s.pods, s.books, s.log.Named("driver"), s.registry
+	if s.driver, err = kube.New(o); err != nil {
+		return fmt.Errorf("%w: %w", flags.ErrUsage, err)
+	}
+	s.callers, err = kube.NewCallers(kube.CallersOptions{Client: s.books, Logger: s.log.Named("callers"), Registerer: s.registry})
+	if err != nil {
+		return err
+	}
+	s.pool, err = pool.New(pool.Options{
+		Driver: s.driver, Templates: []pool.Template{s.opts.template()}, Target: s.opts.target, Max: s.opts.max,
+		MaxWait: maxWait, InFlightPerCaller: s.opts.limits.CallerRuns, DrainTimeout: s.opts.drain, Logger: s.log.Named("pool"), Registerer: s.registry,
+	})
+	return err
+}
+
+// openAudit opens what the record of runs goes to; none without --audit.
+func (s *poolService) openAudit() (*server.Audit, error) {
+	s.audit = io.NopCloser(nil)
+	switch s.opts.audit {
+	case "":
+		return nil, nil
+	case "-":
+		return server.NewAudit(os.Stdout), nil
+	}
+	f, err := os.OpenFile(s.opts.audit, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the record of --audit: %w", err)
+	}
+	s.audit = f
+	return server.NewAudit(f), nil
+}
+
+func (s *poolService) ready() error {
+	if stats := s.pool.Stats(); stats.Warm+stats.Leased == 0 {
+		return fmt.Errorf("no sandbox is ready yet: %d are starting", stats.Starting)
+	}
+	return nil
+}
+
+// told is what the pool tells sidecars of itself.
+func (s *poolService) told() api.ServiceLimits {
+	t := s.opts.template()
+	isolation := "pod"
+	if s.opts.pods.RuntimeClass != "" {
+		isolation = s.opts.pods.RuntimeClass
+	}
+	return api.ServiceLimits{
+		WaitSeconds: maxWait.Seconds(), Isolation: isolation, MemoryBy: "cgroup", Preload: append([]string{}, t.Preload...),
+		Network: map[string]string{kube.DNSRelay: "dns", kube.DNSNone: "none"}[t.DNS], NetworkProof: s.opts.networkProof, Limits: t.Limits,
+	}
+}
+
+// serve runs all parts, each until those that need it have ended.
+func (s *poolService) serve(ctx context.Context) error {
+	base, stopAll := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopAll()
+	serving, stopServing := context.WithCancelCause(ctx)
+	defer stopServing(nil)
+
+	var lowest sync.WaitGroup
+	if s.authority != nil {
+		lowest.Go(func() { s.authority.Run(base) })
+	}
+	watches := func(name string, run func(context.Context) error) {
+		lowest.Go(func() {
+			if err := run(base); err != nil {
+				stopServing(fmt.Errorf("cannot go on without %s: %w", name, err))
+			}
+		})
+	}
+	watches("the sandboxes' driver", s.driver.Run)
+	watches("the watch of callers", s.callers.Run)
+
+	poolCtx, stopPool := context.WithCancel(base)
+	defer stopPool()
+	pooled := make(chan error, 1)
+	go func() { pooled <- s.pool.Run(poolCtx) }()
+
+	err := s.server.Run(serving)
+	if ctx.Err() == nil && context.Cause(serving) != nil {
+		err = errors.Join(context.Cause(serving), err)
+	}
+	stopPool()
+	err = errors.Join(err, <-pooled)
+	stopAll()
+	lowest.Wait()
+	return err
+}

@@ -1,0 +1,89 @@
+package injector
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type metrics struct {
+	admissions *prometheus.CounterVec
+	seconds    prometheus.Histogram
+	failures   *prometheus.CounterVec
+	panics     prometheus.Counter
+	audited    *prometheus.GaugeVec
+	audits     *prometheus.CounterVec
+	bundles    *prometheus.CounterVec
+}
+
+// failures of admissions, as their counter names them.
+const (
+	failBody      = "body"      // not an admission review
+	failNamespace = "namespace" // the pod's namespace could not be read
+	failAuthority = "authority" // there is no certificate authority yet to give to a sidecar
+)
+
+func newMetrics(registry prometheus.Registerer) (*metrics, error) {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "code_sandbox_injector_" + name, Help: help}, labels)
+	}
+	m := &metrics{
+		admissions: counter("admissions_total", "Pods that were decided about, by result, and why they were not injected.", "result", "reason"),
+		failures:   counter("admission_failures_total", "Admissions without a decision, by cause.", "cause"),
+		audits:     counter("audits_total", "Audits of the pods of enrolled namespaces, by result.", "result"),
+		bundles:    counter("ca_writes_total", "Times the certificate authority was written into the webhook's configuration, by result.", "result"),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "code_sandbox_injector_admission_seconds", Help: "Time from an admission request to its answer.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1, 5},
+		}),
+		panics: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "code_sandbox_injector_panics_total", Help: "Panics that became an answer of ours. Any is a bug.",
+		}),
+		audited: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "code_sandbox_injector_pods_without_sidecar",
+			Help: "Running pods of enrolled namespaces that have no sidecar, by reason, as the last audit found them.",
+		}, []string{"reason"}),
+	}
+	for _, c := range []prometheus.Collector{m.admissions, m.failures, m.audits, m.bundles, m.seconds, m.panics, m.audited} {
+		if err := registry.Register(c); err != nil {
+			return nil, fmt.Errorf("cannot register the injector's metrics: %w", err)
+		}
+	}
+	m.start()
+	return m, nil
+}
+
+// start makes every series exist, so that a rate over them is never missing.
+func (m *metrics) start() {
+	m.admissions.WithLabelValues(string(injected), "")
+	for _, r := range Reasons {
+		m.audited.WithLabelValues(string(r))
+		if r == Missed {
+			continue
+		}
+		m.admissions.WithLabelValues(string(skipped), string(r))
+		if kinds[r] >= impossible {
+			m.admissions.WithLabelValues(string(denied), string(r))
+		}
+	}
+	for _, cause := range []string{failBody, failNamespace, failAuthority} {
+		m.failures.WithLabelValues(cause)
+	}
+	for _, result := range []string{"ok", "failed"} {
+		m.audits.WithLabelValues(result)
+		m.bundles.WithLabelValues(result)
+	}
+}
+
+func (m *metrics) answered(a answer, took time.Duration) {
+	m.admissions.WithLabelValues(string(a.result), string(a.verdict.Reason)).Inc()
+	m.seconds.Observe(took.Seconds())
+}
+
+func okOr(err error) string {
+	if err != nil {
+		return "failed"
+	}
+	return "ok"
+}
