@@ -17,13 +17,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 )
 
@@ -110,13 +106,13 @@ func (i *Injector) Run(ctx context.Context) error {
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: i.o.Kube.CoreV1().Events("")})
 	tell := events{broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "code-sandbox-injector"})}
 
-	namespaces := i.watchNamespaces(beside, &wg)
+	known := i.watchNamespaces(beside, &wg)
 	wg.Go(func() { i.bundle.run(beside) })
 	a := &audit{kube: i.o.Kube, every: i.o.AuditEvery, config: i.config, metrics: i.metrics, events: tell, log: i.o.Logger.Named("audit")}
 	wg.Go(func() { i.lead(beside, a.run) })
 
 	mux := http.NewServeMux()
-	mux.Handle("/mutate", &handler{config: i.config, namespace: namespaces, metrics: i.metrics, events: tell, log: i.o.Logger})
+	mux.Handle("/mutate", &handler{config: i.config, namespace: known.get, metrics: i.metrics, events: tell, log: i.o.Logger})
 	server := &http.Server{
 		Handler: mux, TLSConfig: i.o.TLS, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 20 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
@@ -153,26 +149,4 @@ func (i *Injector) config() (Config, error) {
 		return c, errors.New("there is no certificate authority yet")
 	}
 	return c, nil
-}
-
-// watchNamespaces keeps the namespaces, whose labels and annotations decide. The
-// function it returns asks the API server for one that is too new.
-func (i *Injector) watchNamespaces(ctx context.Context, wg *sync.WaitGroup) func(context.Context, string) (*corev1.Namespace, error) {
-	factory := informers.NewSharedInformerFactory(i.o.Kube, 0)
-	lister, synced := factory.Core().V1().Namespaces().Lister(), factory.Core().V1().Namespaces().Informer().HasSynced
-	factory.StartWithContext(ctx)
-	wg.Go(func() {
-		i.synced.Store(cache.WaitForCacheSync(ctx.Done(), synced))
-		<-ctx.Done()
-		factory.Shutdown()
-	})
-	return func(ctx context.Context, name string) (*corev1.Namespace, error) {
-		ns, err := lister.Get(name)
-		if !apierrors.IsNotFound(err) {
-			return ns, err
-		}
-		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-		defer cancel()
-		return i.o.Kube.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	}
 }

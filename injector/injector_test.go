@@ -8,9 +8,11 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
-	"io"
+	"fmt"
+	"maps"
 	"math/big"
 	"net/http"
 	"strings"
@@ -66,7 +68,8 @@ func eventually(t *testing.T, what string, is func() error) {
 // The whole: it becomes ready once the API server can know it, injects over TLS,
 // writes the authority again when somebody takes it, and leaves in order.
 func TestInjector(t *testing.T) {
-	kube := fake.NewClientset(webhook(), enrolled())
+	kube := fake.NewClientset(webhook(), enrolled(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: PolicyMap, Namespace: "agents"},
+		Data: map[string]string{"tool-timeout": "17"}})
 	cert, ca := selfSigned(t)
 	o := Options{
 		Config: testConfig(), Kube: kube, Listen: "127.0.0.1:0", TLS: &tls.Config{Certificates: []tls.Certificate{cert}},
@@ -95,8 +98,12 @@ func TestInjector(t *testing.T) {
 			return err
 		}
 		defer resp.Body.Close()
-		if text, _ := io.ReadAll(resp.Body); !strings.Contains(string(text), `"patch":`) {
-			return errors.New(string(text))
+		var answered struct{ Response struct{ Patch []byte } }
+		if err := json.NewDecoder(resp.Body).Decode(&answered); err != nil {
+			return err
+		}
+		if !strings.Contains(string(answered.Response.Patch), `{\"mode\":\"enforce\",\"tool-timeout\":\"17\"}`) {
+			return fmt.Errorf("the patch is %s", answered.Response.Patch)
 		}
 		return nil
 	}
@@ -249,4 +256,16 @@ func TestAudit(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 	counts(1, 1, 1)
+}
+
+// A namespace's annotations stand over its ConfigMap, key by key; one that the
+// watch has not seen is asked for.
+func TestPolicyOfNamespaces(t *testing.T) {
+	ns := enrolled()
+	ns.Annotations = map[string]string{Prefix + "mode": "audit", "other": "x"}
+	got := withPolicy(ns, map[string]string{"mode": "off", "first-party": "ours"})
+	want := map[string]string{Prefix + "mode": "audit", Prefix + "first-party": "ours", "other": "x"}
+	if !maps.Equal(got.Annotations, want) || len(ns.Annotations) != 2 {
+		t.Errorf("the annotations are %v, and were %v", got.Annotations, ns.Annotations)
+	}
 }

@@ -19,8 +19,11 @@ import (
 
 const usage = `control is the control plane of Code Sandbox on Kubernetes.
 
-  control pool [flags]    keep sandboxes ready, and run what sidecars send
-  control version         print the version
+  control pool [flags]      keep sandboxes ready, and run what sidecars send
+  control injector [flags]  give agent pods their sidecar
+  control leave [flags]     end the pool, before it is uninstalled
+  control hook FOLDER       lay the tool-call hook out in a folder
+  control version           print the version
 
 "control COMMAND -h" lists the flags of a command. Each flag can be set by an
 environment variable too: --admin-listen by CODE_SANDBOX_ADMIN_LISTEN.
@@ -71,6 +74,20 @@ func command(args []string) error {
 			return err
 		}
 		return runPool(untilSignal(), o)
+	case "injector":
+		o, err := parseInjector(args[1:])
+		if err != nil {
+			return err
+		}
+		return runInjector(untilSignal(), o)
+	case "leave":
+		o, err := parseLeave(args[1:])
+		if err != nil {
+			return err
+		}
+		return runLeave(untilSignal(), o)
+	case "hook":
+		return layHook(args[1:])
 	case "version":
 		fmt.Println("control", version.Of())
 		return nil

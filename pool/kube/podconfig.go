@@ -40,9 +40,8 @@ type PodConfig struct {
 	PullSecrets []string
 	// User (65532) is the user and group id inside.
 	User int64
-	// CPU (1) is the limit. CPURequest (CPU) is what the node keeps free for it: a
-	// warm sandbox uses nothing, and less than its limit lets more of them wait on
-	// a node, at the price that they share when all run at once. RunnerMemory (64 MiB) is what the container
+	// CPU (1) is the limit, CPURequest (100m) what a node sets aside: a warm
+	// sandbox uses none. RunnerMemory (64 MiB) is what the container
 	// may use beyond the template's memory limit, for the runner itself, and
 	// EphemeralStorage (64 MiB) what it may write to the node's disk.
 	CPU, CPURequest  string
@@ -77,7 +76,7 @@ func (c PodConfig) withDefaults() PodConfig {
 	orDefault(&c.PullPolicy, corev1.PullIfNotPresent)
 	orDefault(&c.User, 65532)
 	orDefault(&c.CPU, "1")
-	orDefault(&c.CPURequest, c.CPU)
+	orDefault(&c.CPURequest, "100m")
 	orDefault(&c.RunnerMemory, 64<<20)
 	orDefault(&c.EphemeralStorage, 64<<20)
 	orDefault(&c.DNSPolicy, corev1.DNSClusterFirst)
@@ -108,7 +107,7 @@ func (c PodConfig) validate() error {
 		return fmt.Errorf("the setting CPURequest %q is no quantity: %w", c.CPURequest, err)
 	}
 	if request.Cmp(limit) > 0 {
-		return fmt.Errorf("the setting CPURequest is %s, more than CPU, which is %s", c.CPURequest, c.CPU)
+		return fmt.Errorf("the setting CPURequest (%s) must not exceed CPU (%s)", c.CPURequest, c.CPU)
 	}
 	switch {
 	case c.User <= 0:

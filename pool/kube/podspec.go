@@ -145,18 +145,17 @@ func locked() *corev1.SecurityContext {
 	}
 }
 
-// resources are requests and limits in one, but for the CPU if that was asked
-// for: a sandbox is never given memory or disk that it was not promised, so
-// neighbours do not feel it.
+// resources are requests and limits, of memory and disk in one: a sandbox is
+// never given what it was not promised. Processor time can be shared.
 func resources(c PodConfig, l wire.Limits) corev1.ResourceRequirements {
 	list := corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse(c.CPU),
 		corev1.ResourceMemory:           *resource.NewQuantity(l.MemoryBytes+c.RunnerMemory, resource.BinarySI),
 		corev1.ResourceEphemeralStorage: *resource.NewQuantity(c.EphemeralStorage, resource.BinarySI),
 	}
-	limits := list.DeepCopy()
-	list[corev1.ResourceCPU] = resource.MustParse(c.CPURequest)
-	return corev1.ResourceRequirements{Requests: list, Limits: limits}
+	requests := list.DeepCopy()
+	requests[corev1.ResourceCPU] = resource.MustParse(c.CPURequest)
+	return corev1.ResourceRequirements{Requests: requests, Limits: list}
 }
 
 func scratch(l wire.Limits) corev1.Volume {

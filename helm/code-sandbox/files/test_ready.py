@@ -1,6 +1,6 @@
 import os, time, urllib.request
 
-for part in ("pool", "injector"):
+for part in os.environ["PARTS"].split():
     url = "http://code-sandbox-%s.%s.svc:8902/readyz" % (part, os.environ["NAMESPACE"])
     for last in [False] * 60 + [True]:
         try:

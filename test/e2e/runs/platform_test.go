@@ -27,10 +27,10 @@ import (
 )
 
 const (
-	release       = "code-sandbox"
-	systemName    = "code-sandbox"
-	sandboxesName = "code-sandbox-runs"
-	tenantsName   = "code-sandbox-agents"
+	release       = "platform"
+	systemName    = "e2e-system"
+	sandboxesName = "e2e-runs"
+	tenantsName   = "e2e-agents"
 	poolName      = "code-sandbox-pool"
 	chart         = "../../../helm/code-sandbox"
 )
@@ -44,7 +44,7 @@ func base(s *e2e.Space) settings {
 	repository, digest := parts(s.Image("code-sandbox"))
 	python, pythonDigest := parts(s.Image("python"))
 	return settings{
-		"image.repository": repository, "image.digest": digest,
+		"runs.namespace": sandboxesName, "image.repository": repository, "image.digest": digest,
 		"sandbox.image.repository": python, "sandbox.image.digest": pythonDigest,
 		"sandbox.cpuRequest": "20m", "pool.resources.requests.cpu": "10m", "pool.max": 24,
 		"sandbox.preload": []string{}, "pool.inFlightPerCaller": 64, "pool.drainSeconds": 30, "injector.enabled": false,

@@ -1,0 +1,156 @@
+//go:build e2e
+
+package inject
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/code-sandbox/code-sandbox/test/e2e"
+)
+
+// platform is an installation of the chart code-sandbox. Its names are fixed,
+// so there is one in a cluster, and the tests of this package share it.
+type platform struct {
+	system, runs *e2e.Space
+}
+
+const release = "platform"
+
+var restricted = map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}
+
+// TestPlatform installs the charts once, and everything else is a part of it:
+// the last parts take the platform away.
+func TestPlatform(t *testing.T) {
+	p := &platform{system: e2e.NewSpace(t, e2e.Labels(restricted)), runs: e2e.NewSpace(t, e2e.Labels(restricted))}
+	early := p.agents(t) // it has a pod before the injector is there
+	p.createBefore(early)
+	p.mustHelm(t, p.install("install")...)
+	t.Cleanup(func() {
+		if out, err := p.helm(p.system.Name, "status", release); err == nil {
+			if out, err := p.helm(p.system.Name, "uninstall", release, "--wait", "--timeout", "120s"); err != nil {
+				t.Errorf("cannot uninstall: %v: %s", err, out)
+			}
+		} else if !strings.Contains(out, "not found") {
+			t.Errorf("cannot ask for the release: %s", out)
+		}
+	})
+	p.ready(t)
+	t.Run("Agents", p.testAgents)
+	t.Run("Images", p.testImages)
+	t.Run("Rights", p.testRights)
+	t.Run("Skips", p.testSkips)
+	t.Run("OnlyThePoolMakesSandboxes", p.testAdmissionPolicy)
+	t.Run("Chart", p.testAgentChart)
+	t.Run("Audit", func(t *testing.T) { p.testAudit(t, early) })
+	t.Run("Authority", p.testAuthority)
+	t.Run("Away", p.testAway)
+	t.Run("Lifecycle", p.testLifecycle)
+}
+
+// agents is an enrolled namespace, with the strictest Pod Security.
+func (p *platform) agents(t *testing.T) *e2e.Space {
+	return e2e.NewSpace(t, e2e.Labels(restricted), e2e.Labels(map[string]string{"code-sandbox.dev/enabled": "true"}))
+}
+
+// install is what makes the chart that of this cluster.
+func (p *platform) install(verb string, more ...string) []string {
+	values := map[string]string{
+		"runs.namespace": p.runs.Name, "sandbox.cpu": "500m", "sandbox.preload": "null", "pool.target": "1", "pool.max": "6",
+		"pool.resources.requests.cpu": "10m", "injector.resources.requests.cpu": "10m", "injector.auditSeconds": "10",
+	}
+	for prefix, image := range map[string]string{"image": "code-sandbox", "sandbox.image": "python"} {
+		values[prefix+".repository"], values[prefix+".digest"], _ = strings.Cut(p.system.Image(image), "@")
+	}
+	args := []string{verb, release, chart("code-sandbox"), "--namespace", p.system.Name}
+	for k, v := range values {
+		args = append(args, "--set", k+"="+v)
+	}
+	return append(args, more...)
+}
+
+func chart(name string) string { return filepath.Join("..", "..", "..", "helm", name) }
+
+func (p *platform) helm(namespace string, args ...string) (string, error) {
+	bed := p.system.Bed
+	cmd := exec.Command(filepath.Join(bed.Bin, "helm"), append(args, "--namespace", namespace)...)
+	cmd.Env = append(append(os.Environ(), bed.Env()...), "HELM_CACHE_HOME="+filepath.Join(bed.Work, "helm"),
+		"HELM_CONFIG_HOME="+filepath.Join(bed.Work, "helm"), "HELM_DATA_HOME="+filepath.Join(bed.Work, "helm"))
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func (p *platform) mustHelm(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := p.helm(p.system.Name, args...)
+	if err != nil {
+		t.Fatalf("helm %s: %v: %s", args[0], err, out)
+	}
+	return out
+}
+
+// ready waits until all replicas of pool and injector are, of the newest
+// template.
+func (p *platform) ready(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"code-sandbox-injector", "code-sandbox-pool"} {
+		p.system.Eventually(name+" is ready", func(ctx context.Context) error {
+			d, err := p.system.Kube.AppsV1().Deployments(p.system.Name).Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			s := d.Status
+			if s.ObservedGeneration < d.Generation || s.UpdatedReplicas != *d.Spec.Replicas || s.ReadyReplicas != s.UpdatedReplicas ||
+				s.Replicas != s.UpdatedReplicas {
+				return fmt.Errorf("its status is %+v", s)
+			}
+			return nil
+		})
+	}
+}
+
+// asks is an agent's first line of code: it calls the sidecar at once.
+const asks = `
+import json, urllib.request
+body = json.dumps({"code": "print(6 * 7)"}).encode()
+request = urllib.request.Request("http://localhost:8900/run_python", body, {"Content-Type": "application/json"})
+print("answer", json.load(urllib.request.urlopen(request, timeout=120))["stdout"], end="")
+`
+
+// agent is a pod whose program asks once and ends.
+func agent(s *e2e.Space, name, image string) *corev1.Pod {
+	s.T.Helper()
+	pod := s.Pod(name, image)
+	pod.Spec.Containers[0].Command = []string{"python3", "-c", asks}
+	pod.Spec.Containers[0].Args = nil
+	return pod
+}
+
+// answered waits for the end of a pod's program, and sees its answer.
+func answered(s *e2e.Space, pod string) {
+	s.T.Helper()
+	s.WaitPod(pod, "is over", func(p *corev1.Pod) bool {
+		return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+	})
+	if said := s.Log(pod, "main"); said != "answer 42\n" {
+		s.T.Errorf("%s: the agent says %q", pod, said)
+	}
+}
+
+// injected says whether a pod has its sidecar.
+func injected(p *corev1.Pod) bool {
+	for _, c := range p.Spec.InitContainers {
+		if c.Name == "code-sandbox-sidecar" {
+			return true
+		}
+	}
+	return false
+}
