@@ -4,10 +4,13 @@ package runs
 
 import (
 	"context"
+	"encoding/json"
+	"net/http"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -29,10 +32,33 @@ func (p *platform) agent(t *testing.T, name string) string {
 // remove takes an agent away at once.
 func (p *platform) remove(t *testing.T, name string) {
 	now := int64(0)
-	err := p.tenants.Kube.CoreV1().Pods(tenantsName).Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{GracePeriodSeconds: &now})
-	if err != nil {
+	err := p.tenants.Kube.CoreV1().Pods(tenantsName).Delete(p.cleaning(t), name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+	if err != nil && !apierrors.IsNotFound(err) {
 		t.Errorf("cannot remove the agent %q: %v", name, err)
 	}
+}
+
+// cleaning is a context for what is done when the test has ended, too.
+func (p *platform) cleaning(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), e2e.Patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// limits are what a sidecar tells of itself.
+func (p *platform) limits(t *testing.T, url string) (told struct {
+	Sandbox struct{ Network, Isolation string }
+}) {
+	t.Helper()
+	answer, err := http.Get(url + "/limits")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if err := json.NewDecoder(answer.Body).Decode(&told); err != nil {
+		t.Fatal(err)
+	}
+	return told
 }
 
 // agentPod is a pod with a sidecar and a main container that waits.
