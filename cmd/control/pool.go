@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -47,6 +48,7 @@ type poolService struct {
 	pool      *pool.Pool
 	server    *server.Server
 	audit     io.Closer
+	started   atomic.Bool // a sandbox was ready, once
 }
 
 // runPool serves until ctx ends, then stops in reverse: no new runs, those in
@@ -160,8 +162,13 @@ func (s *poolService) openAudit() (*server.Audit, error) {
 	return server.NewAudit(f), nil
 }
 
+// ready waits for the first sandbox, so that a rollout with a bad image stops
+// there. From then on the pool is there, whatever it has: one that has nothing
+// left must be found, for it is the one that can tell callers why.
 func (s *poolService) ready() error {
-	if stats := s.pool.Stats(); stats.Warm+stats.Leased == 0 {
+	if stats := s.pool.Stats(); stats.Warm+stats.Leased > 0 {
+		s.started.Store(true)
+	} else if !s.started.Load() {
 		return fmt.Errorf("no sandbox is ready yet: %d are starting", stats.Starting)
 	}
 	return nil

@@ -71,6 +71,9 @@ func TestR01OnePrintOf700MB(t *testing.T) {
 	}
 	// The memory limit ends it.
 	f(shared, "out_of_memory", 0)
+	if shared.here() == 0 {
+		return // what follows needs a service with other limits
+	}
 	// With room enough, all of it is counted.
 	f(newService(t, "--memory", "3GiB", "--target", "1", "--max", "2"), "ok", 700_000_001)
 }

@@ -119,6 +119,10 @@ func TestP04QuotaIsUsedUp(t *testing.T) {
 	if n := started(); n > 0 {
 		t.Errorf("%d pods were started beyond the quota", n)
 	}
+	// An agent that comes now finds the pool, and is told as well.
+	if a := call(t, p.agent(t, "late"), "print('ran')"); a.Failure == nil || !strings.Contains(a.Failure.Message, "quota") {
+		t.Errorf("a new agent is told %d %+v", a.Status, a.Failure)
+	}
 	p.quota(t, 60)
 	p.waitWarm(t)
 	if a := run(t, url, "print('again')"); a.Stdout != "again\n" {
