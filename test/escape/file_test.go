@@ -24,6 +24,7 @@ for path in ("/etc/passwd", "/usr/bin/env", "/etc/resolv.conf", "/init"):
 		},
 		{
 			name: "files of the machine and its users", layer: "a root of its own, which shows programs and libraries only", without: []string{"root"}, host: files,
+			here: "its files are in the image, and its node has no folder in it; test/e2e/runs looks for tokens and secrets",
 			code: `
 for path in os.environ["FILES"].split(":"):
     if os.path.lexists(path): could("see " + path)
@@ -36,6 +37,7 @@ for shown in ("/etc/passwd", "/etc/hosts"):
 		},
 		{
 			name: "links out of the working directory", layer: "the runner, which opens regular files below one folder only", outside: true, host: files,
+			here: "the secret that links lead to is a file of this machine; the runner that follows none is the same program there",
 			code: `
 for i, path in enumerate(["/etc/shadow", "/etc/passwd", "/proc/1/environ", "/proc/self/environ", "/", "..", "/work"] + os.environ["FILES"].split(":")):
     os.symlink(path, "link-%d" % i)

@@ -29,6 +29,7 @@ fails("broadcast", lambda: s.sendto(b"x", ("255.255.255.255", 9)), errno.ENETUNR
 		},
 		{
 			name: "the machine's own services", layer: "network", without: []string{"network"}, host: listeners,
+			here: "a pod has a loopback of its own; P18 dials what a pod reaches",
 			code: `
 for family, address in ((2, "127.0.0.1"), (10, "::1")):
     port = int(os.environ["PORT%d" % family])
@@ -37,6 +38,7 @@ fails("reach an abstract socket", lambda: socket.socket(1, 1).connect("\0" + os.
 		},
 		{
 			name: "the machine's sockets in files", layer: "a root of its own, which shows none of the folders that hold sockets", without: []string{"root"}, host: listeners,
+			here: "sockets in files are those of a machine, which is none of a pod's",
 			code: `
 # One of its own can be reached: the check would see another.
 own = socket.socket(1, 1); own.bind("/tmp/own"); own.listen()
@@ -62,6 +64,7 @@ fails("reach the other's port", lambda: socket.create_connection(("127.0.0.1", 4
 		},
 		{
 			name: "name servers, past a lookup", layer: "the DNS relay, which asks in words of its own", without: []string{"relay"}, host: onlyLookups,
+			here: "there the resolver is the cluster's, which a NetworkPolicy names; P18 and P19 say what else is reached",
 			code: `
 def message(flags, questions, question, more=b"", records=0):
     return struct.pack(">6H", 7, flags, questions, 0, records, 0) + question + more
@@ -84,7 +87,8 @@ found = socket.getaddrinfo("escape.test", 80, 2, 1)[0][4][0]
 if found != "192.0.2.7": could("not look up a name: " + found)`,
 		},
 		{
-			name: "a flood of lookups", layer: "the DNS relay, which counts them", without: []string{"lookups"}, host: fewLookups, busy: true,
+			name: "a flood of lookups", layer: "the DNS relay, which counts them", without: []string{"lookups"}, host: fewLookups,
+			here: "the resolver is the cluster's and counts for itself; P20 shows what closes lookups", busy: true,
 			code: `
 question = struct.pack(">6H", 7, 0x0100, 1, 0, 0, 0) + b"\x06escape\x04test\x00\x00\x01\x00\x01"
 s = socket.socket(2, 2)

@@ -27,6 +27,7 @@ func processRows() []row {
 	return []row{
 		{
 			name: "processes of the machine", layer: "pids", without: []string{"pids"}, host: bystander,
+			here: "the process that it looks for is one of this machine; P21 looks at those of a pod",
 			code: `
 pid = int(os.environ["BYSTANDER"])
 if pid > 1000:  # a small number may be our own
@@ -93,6 +94,7 @@ if kinds != {0: "/dev/null", 1: "pipe", 2: "pipe", 3: "socket"}: could("use the 
 		},
 		{
 			name: "variables of the service", layer: "environment: one of its own", without: []string{"environment"}, host: secret,
+			here: "the service is another container there; P21 looks for its variables",
 			code: `
 word = os.environ["WORD"][::-1]  # backwards, so that it is not found in this program
 here = word.encode()
@@ -112,6 +114,7 @@ for line in open("/proc/self/maps"):
 		},
 		{
 			name: "a daemon in a session of its own", layer: "pids: when process 1 ends, all do", without: []string{"pids"}, host: noneLeft,
+			here: "its processes cannot be seen from here; R11 says that nothing outlives a run",
 			code: `
 libc.prctl(36, 1, 0, 0, 0)  # orphans come to this process, not to process 1
 libc.prctl(1, 0, 0, 0, 0)   # no signal when the parent ends

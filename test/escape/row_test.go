@@ -40,6 +40,9 @@ type row struct {
 	// host sets something up on this machine, for the program to find by its
 	// environment, and afterwards says what happened to it.
 	host func(*testing.T, target) (env map[string]string, check func() string)
+	// here says why such a row has no meaning on a cluster, and what shows the
+	// same there.
+	here string
 	// beside runs in two other sandboxes, from before the program until after
 	// it, and must hold as well.
 	beside string

@@ -17,6 +17,12 @@ func TestCases(t *testing.T) {
 	suite(t, url, "../../cases", "-skip", "TestR10|TestNothingIsLeft")
 }
 
+// The hostile programs of the table are stopped in pods.
+func TestEscape(t *testing.T) {
+	p := use(t, nil)
+	suite(t, p.agent(t, "hostile"), "../../escape", "-run", "^TestHostileProgramsElsewhere$")
+}
+
 // suite runs the tests of another package against a sidecar.
 func suite(t *testing.T, url, folder string, flags ...string) {
 	t.Helper()
