@@ -38,7 +38,7 @@ type Options struct {
 	Pods PodConfig
 
 	// NoNetworkProof takes a sandbox's network on trust. Otherwise a runner must
-	// show that none of the canaries answers, within ProofWithin (5 s).
+	// show that none of the canaries answers, within ProofWithin (10 s).
 	NoNetworkProof bool
 	ProofWithin    time.Duration
 	// Canaries (none) are addresses, IP and port, that no sandbox may reach: the
@@ -66,7 +66,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	o.Pods = o.Pods.withDefaults()
-	orDefault(&o.ProofWithin, 5*time.Second)
+	orDefault(&o.ProofWithin, 10*time.Second)
 	orDefault(&o.Patience, 15*time.Second)
 	orDefault(&o.LookBound, 2*time.Second)
 	orDefault(&o.LeaseDuration, 30*time.Second)
