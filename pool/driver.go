@@ -3,6 +3,7 @@ package pool
 import (
 	"context"
 
+	"github.com/code-sandbox/code-sandbox/pool/api"
 	"github.com/code-sandbox/code-sandbox/pool/wire"
 )
 
@@ -11,7 +12,7 @@ type Driver interface {
 	// Start makes a sandbox and returns when its runner has answered: the
 	// sandbox can be claimed at once. On error nothing is left behind. A
 	// failure that a caller should see as it is (an image that cannot be
-	// pulled) is an *api.Error.
+	// pulled) is an *api.Error; see Accident.
 	Start(ctx context.Context, t Template) (Sandbox, error)
 	// Destroy ends the sandbox and all that runs in it, and returns when it is
 	// gone. It is idempotent: an unknown id is nil.
@@ -22,6 +23,17 @@ type Driver interface {
 	// itself it takes for an orphan.
 	Watch(ctx context.Context) (<-chan Event, error)
 }
+
+// Accident marks the error of a start that may well succeed the next time, such
+// as one on a node with too much to do: callers wait on, and are told it only
+// when it has happened several times in a row.
+func Accident(err *api.Error) error { return accident{err} }
+
+type accident struct{ err *api.Error }
+
+func (a accident) Error() string { return a.err.Error() }
+
+func (a accident) Unwrap() error { return a.err }
 
 // Sandbox is one one-use environment, ready to run.
 type Sandbox interface {

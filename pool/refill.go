@@ -144,7 +144,10 @@ func (p *Pool) startFailed(w *warmPool, fails int, err error, now time.Time) {
 		w.retryAt = now.Add(backoff(w.fails, rand.Float64()))
 	}
 	e, typed := errors.AsType[*api.Error](err)
-	if !typed {
+	if typed {
+		_, passes := errors.AsType[accident](err)
+		typed = !passes
+	} else {
 		e = api.Errorf(api.NoCapacity, "cannot start a sandbox: %w", err)
 	}
 	told := *e

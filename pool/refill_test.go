@@ -79,6 +79,41 @@ func TestOneFailedStartFailsNoClaim(t *testing.T) {
 	})
 }
 
+// What the driver calls an accident is waited out, and told in its own words
+// when it goes on.
+func TestAccidents(t *testing.T) {
+	f := func(accidents int, code api.Code) {
+		t.Helper()
+		driver := &pooltest.Fake{StartDelay: 5 * time.Millisecond}
+		var mu sync.Mutex
+		left := accidents
+		driver.FailStarts(func(pool.Template) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if left--; left >= 0 {
+				return pool.Accident(api.Errorf(api.Internal, "the network is open"))
+			}
+			return nil
+		})
+		run(t, pool.Options{Target: 1}, driver, func(b *bench) {
+			lease, err := b.Claim(ctx, alice, plain)
+			if code == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				lease.Release()
+				return
+			}
+			if e := b.refused(err, code); e.Message != "the network is open" {
+				t.Errorf("message is %q", e.Message)
+			}
+		})
+	}
+	f(1, "")
+	f(2, "")
+	f(100, api.Internal)
+}
+
 // Failures without an explanation become no_capacity, and name the cause.
 func TestUnexplainedFailures(t *testing.T) {
 	driver := &pooltest.Fake{}

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -32,7 +33,7 @@ func (w *world) start(d *Driver) *sandbox {
 func TestLife(t *testing.T) {
 	inWorld(t, func(w *world, d *Driver) {
 		s := w.start(d)
-		if got := w.conns[0].proof; !slices.Equal(got.Canaries, []string{"10.96.0.1:443"}) || !got.DNS || got.WithinMS != 5000 {
+		if got := w.conns[0].proof; !slices.Equal(got.Canaries, []string{"10.96.0.1:443"}) || !got.DNS || got.WithinMS != 10000 {
 			w.Errorf("the proof asked for is %+v", got)
 		}
 		if len(w.secrets[0]) < 50 {
@@ -76,7 +77,7 @@ func TestStartFails(t *testing.T) {
 			set(w)
 			began := time.Now()
 			_, err := d.Start(w.Context(), testTemplate())
-			e, ok := err.(*api.Error) //nolint:errorlint // callers see it as it is
+			e, ok := errors.AsType[*api.Error](err)
 			if !ok || e.Reason != reason || e.Code != code || e.Executed != api.No || !strings.Contains(e.Message, words) {
 				w.Errorf("got %#v, want %q and %q", err, reason, words)
 			}

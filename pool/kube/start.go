@@ -76,8 +76,9 @@ func (st *start) run(ctx context.Context) (*sandbox, error) {
 	fresh, err := st.connect(ctx)
 	if err != nil {
 		st.wait(ctx, followed)
-		if told, ok := errors.AsType[*api.Error](context.Cause(ctx)); ok {
-			return nil, told
+		why := context.Cause(ctx)
+		if _, told := errors.AsType[*api.Error](why); told {
+			return nil, why
 		}
 		return nil, err
 	}
@@ -161,7 +162,7 @@ func (st *start) follow(ctx context.Context) error {
 		st.driver.roster.await(ctx, st.entry, bound, func(v view) bool {
 			switch {
 			case v.gone || v.destroying:
-				failure = errors.New("cannot start a sandbox: its pod was deleted")
+				failure = pool.Accident(api.Errorf(api.NoCapacity, "cannot start a sandbox: its pod was deleted").Because(reasonLost))
 			case v.pod != nil:
 				if err := startFailure(v.pod, time.Since(st.began), patience); err != nil {
 					failure = err
@@ -222,14 +223,14 @@ func (st *start) prove(ctx context.Context) (wire.Fresh, error) {
 	fresh, err := st.conn.Fresh(ctx, proof)
 	switch {
 	case err != nil:
-		// A node with too much to do, perhaps. Not an *api.Error, which callers are
-		// told at once: this is an accident until it repeats itself.
-		return wire.Fresh{}, errors.New("cannot start a sandbox: " + err.Error())
+		// A node with too much to do, perhaps.
+		return wire.Fresh{}, pool.Accident(api.Errorf(api.NoCapacity, "cannot start a sandbox: %w", err).Because(reasonRunner))
 	case len(fresh.Open) > 0:
 		st.driver.metrics.open.Inc()
-		return wire.Fresh{}, api.Errorf(api.Internal, "cannot start a sandbox: it reaches %s, which the namespace's NetworkPolicies forbid, and still does "+
+		// Or they come late there, as on a node with too much to do.
+		return wire.Fresh{}, pool.Accident(api.Errorf(api.Internal, "cannot start a sandbox: it reaches %s, which the namespace's NetworkPolicies forbid, and still does "+
 			"after %s: the cluster's network (CNI) does not enforce them; install one that does, or set networkProof: off to run code with a network",
-			strings.Join(fresh.Open, ", "), o.ProofWithin).Because(reasonNetwork)
+			strings.Join(fresh.Open, ", "), o.ProofWithin).Because(reasonNetwork))
 	case !fresh.Fresh:
 		return wire.Fresh{}, api.Errorf(api.NoCapacity, "cannot start a sandbox: its runner is not ready: %s", fresh.Reason).Because(reasonRunner)
 	}

@@ -100,6 +100,7 @@ func TestP09RestartUnderLoad(t *testing.T) {
 				a := call(t, url, fmt.Sprintf("import time; time.sleep(0.3); print(%d)", n))
 				if a.Failure != nil || a.Stdout != fmt.Sprintln(n) {
 					t.Errorf("%d %+v %+v", a.Status, a, a.Failure)
+					return
 				}
 				seen.add(a)
 			}
