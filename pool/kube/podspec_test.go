@@ -75,7 +75,7 @@ func TestPods(t *testing.T) {
 		c.DNSConfig = &corev1.PodDNSConfig{Nameservers: []string{"169.254.20.10"}}
 		c.Labels = map[string]string{"team": "ml", LabelKind: "forged", "istio.io/dataplane-mode": "ambient"}
 		c.Annotations = map[string]string{"cost": "42", "linkerd.io/inject": "enabled"}
-		c.Life, c.CPU, c.User = 10*time.Minute, "250m", 20000
+		c.Life, c.CPU, c.CPURequest, c.User = 10*time.Minute, "250m", "50m", 20000
 		template.Preload = []string{"numpy", "pandas"}
 	})
 	// No lookups, and the runner from an image volume.
