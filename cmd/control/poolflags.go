@@ -168,6 +168,7 @@ func (o *poolOptions) template() pool.Template {
 	l := wire.DefaultLimits()
 	l.MemoryBytes, l.DiskBytes, l.FilesBytes = int64(o.memory), int64(o.disk), int64(o.files)
 	l.OutputBytes, l.Processes, l.MaxRun = int(o.output), o.processes, o.maxTimeout
+	l.DiskFiles = 0 // no volume of a pod counts them
 	return pool.Template{Image: o.image, Preload: o.preload, Limits: l, DNS: o.dns}
 }
 

@@ -107,15 +107,21 @@ func (e ending) memoryReason() string {
 	return fmt.Sprintf("The program used more than its memory limit of %d MiB.", e.limits.MemoryBytes>>20)
 }
 
+// room is what the disk holds.
+func (e ending) room() string {
+	if e.limits.DiskFiles == 0 {
+		return fmt.Sprintf("%d MiB", e.limits.DiskBytes>>20)
+	}
+	return fmt.Sprintf("%d MiB and %d files", e.limits.DiskBytes>>20, e.limits.DiskFiles)
+}
+
 // limitHit says whether the exception is a limit of the sandbox at work.
 func (e ending) limitHit(x exception) (wire.Outcome, string) {
 	switch {
 	case x.is("MemoryError"):
 		return wire.OutOfMemory, e.memoryReason()
 	case x.Errno == int(syscall.ENOSPC) || x.Errno == int(syscall.EDQUOT):
-		return wire.DiskFull, fmt.Sprintf(
-			"The program filled its disk: the working directory, /tmp and /dev/shm hold %d MiB and %d files together.",
-			e.limits.DiskBytes>>20, e.limits.DiskFiles)
+		return wire.DiskFull, fmt.Sprintf("The program filled its disk: the working directory, /tmp and /dev/shm hold %s together.", e.room())
 	case x.is("BlockingIOError") && x.Errno == int(syscall.EAGAIN) && x.Path == "",
 		x.is("RuntimeError") && x.Message == "can't start new thread":
 		return wire.ProcessLimit, fmt.Sprintf(

@@ -9,7 +9,7 @@ import (
 type Limits struct {
 	MemoryBytes int64 `json:"memory_bytes"` // all processes together, files in memory included
 	DiskBytes   int64 `json:"disk_bytes"`   // working directory, /tmp and /dev/shm together
-	DiskFiles   int64 `json:"disk_files"`   // files and folders there
+	DiskFiles   int64 `json:"disk_files"`   // files and folders there; zero where their memory alone bounds them
 	Processes   int   `json:"processes"`    // processes and threads together
 	OpenFiles   int   `json:"open_files"`   // per process
 	OutputBytes int   `json:"output_bytes"` // kept of stdout, and again of stderr
@@ -41,7 +41,7 @@ func (l Limits) Validate() error {
 	}{
 		{"memory", l.MemoryBytes, 16 << 20, " bytes"},
 		{"disk", l.DiskBytes, 1 << 20, " bytes"},
-		{"disk files", l.DiskFiles, 64, ""},
+		{"disk files", least(l.DiskFiles, 64), 64, ""},
 		{"processes", int64(l.Processes), 4, ""},
 		{"open files", int64(l.OpenFiles), 32, ""},
 		{"output", int64(l.OutputBytes), 1 << 10, " bytes"},
@@ -53,4 +53,12 @@ func (l Limits) Validate() error {
 		}
 	}
 	return nil
+}
+
+// least is what a limit that is not there counts as.
+func least(limit, least int64) int64 {
+	if limit == 0 {
+		return least
+	}
+	return limit
 }
