@@ -125,7 +125,8 @@ func (st *start) create(ctx context.Context) error {
 		return api.Errorf(api.NoCapacity, "cannot start a sandbox: the API server refuses its pod: %w", err).
 			Because(reasonRefused).After(10 * time.Second)
 	}
-	return api.Errorf(api.NoCapacity, "cannot start a sandbox: cannot create its pod: %w", err).Because(reasonAPIServer).After(time.Second)
+	// Such as a conflict of its own over the count of a quota.
+	return pool.Accident(api.Errorf(api.NoCapacity, "cannot start a sandbox: cannot create its pod: %w", err).Because(reasonAPIServer).After(time.Second))
 }
 
 // refused says whether the answer means that no pod was made: quota, rights,
