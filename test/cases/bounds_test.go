@@ -95,7 +95,11 @@ func TestR15FullDisk(t *testing.T) {
 	f("f = open('x', 'wb')\nwhile True: f.write(b'0' * 65536)", "disk_full")
 	f("f = open('/dev/shm/x', 'wb')\nwhile True: f.write(b'0' * 65536)", "disk_full")
 	// A million small files.
-	f("for i in range(10**6): open('/tmp/%d' % i, 'w').close()", "disk_full")
+	million := []string{"disk_full"}
+	if shared.here() == 0 {
+		million = append(million, "out_of_memory") // a pod's volume counts no files, only their memory
+	}
+	f("for i in range(10**6): open('/tmp/%d' % i, 'w').close()", million...)
 	// The program sees the reason and can go on.
 	a := shared.run(t, `import errno
 try:
