@@ -28,15 +28,19 @@ func leaving(t *testing.T) leaveOptions {
 }
 
 // It scales the pool to none, and waits for the last of its pods; another's
-// pods are not waited for.
+// pods are not waited for. Then sandboxes of replicas that were killed go, and
+// nothing else.
 func TestLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pod := func(name, component string) *corev1.Pod {
 			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "cs",
 				Labels: map[string]string{"app.kubernetes.io/name": "code-sandbox", "app.kubernetes.io/component": component}}}
 		}
+		runs := func(name, label string) *corev1.Pod {
+			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "code-sandbox-runs", Labels: map[string]string{label: "python"}}}
+		}
 		kube := fake.NewClientset(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "code-sandbox-pool", Namespace: "cs"}},
-			pod("pool", "pool"), pod("injector", "injector"))
+			pod("pool", "pool"), pod("injector", "injector"), runs("orphan", "code-sandbox.dev/kind"), runs("other", "app"))
 		time.AfterFunc(time.Minute, func() {
 			if err := kube.CoreV1().Pods("cs").Delete(context.Background(), "pool", metav1.DeleteOptions{}); err != nil {
 				panic(err)
@@ -48,6 +52,10 @@ func TestLeave(t *testing.T) {
 		}
 		if took := time.Since(began); took < time.Minute || took > 61*time.Second {
 			t.Errorf("it took %s", took)
+		}
+		left, err := kube.CoreV1().Pods("code-sandbox-runs").List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(left.Items) != 1 || left.Items[0].Name != "other" {
+			t.Errorf("of the pods of runs there are %v: %v", left.Items, err)
 		}
 		scaled := false
 		for _, a := range kube.Actions() {
