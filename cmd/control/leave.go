@@ -20,8 +20,8 @@ import (
 type leaveOptions struct {
 	namespace, runs      string
 	deployment, selector string
-	atMost                          time.Duration
-	logLevel                        string
+	atMost               time.Duration
+	logLevel             string
 }
 
 func parseLeave(args []string) (leaveOptions, error) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -36,11 +37,8 @@ func TestLeave(t *testing.T) {
 			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "cs",
 				Labels: map[string]string{"app.kubernetes.io/name": "code-sandbox", "app.kubernetes.io/component": component}}}
 		}
-		runs := func(name, label string) *corev1.Pod {
-			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "code-sandbox-runs", Labels: map[string]string{label: "python"}}}
-		}
 		kube := fake.NewClientset(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "code-sandbox-pool", Namespace: "cs"}},
-			pod("pool", "pool"), pod("injector", "injector"), runs("orphan", "code-sandbox.dev/kind"), runs("other", "app"))
+			pod("pool", "pool"), pod("injector", "injector"))
 		time.AfterFunc(time.Minute, func() {
 			if err := kube.CoreV1().Pods("cs").Delete(context.Background(), "pool", metav1.DeleteOptions{}); err != nil {
 				panic(err)
@@ -53,15 +51,18 @@ func TestLeave(t *testing.T) {
 		if took := time.Since(began); took < time.Minute || took > 61*time.Second {
 			t.Errorf("it took %s", took)
 		}
-		left, err := kube.CoreV1().Pods("code-sandbox-runs").List(t.Context(), metav1.ListOptions{})
-		if err != nil || len(left.Items) != 1 || left.Items[0].Name != "other" {
-			t.Errorf("of the pods of runs there are %v: %v", left.Items, err)
-		}
-		scaled := false
+		scaled, swept := false, map[string]string{}
 		for _, a := range kube.Actions() {
-			if p, ok := a.(clienttesting.PatchAction); ok {
-				scaled = a.GetSubresource() == "scale" && string(p.GetPatch()) == `{"spec":{"replicas":0}}`
+			switch a := a.(type) {
+			case clienttesting.PatchAction:
+				scaled = a.GetSubresource() == "scale" && string(a.GetPatch()) == `{"spec":{"replicas":0}}`
+			case clienttesting.DeleteCollectionAction:
+				swept[a.GetNamespace()+"/"+a.GetResource().Resource] = a.GetListRestrictions().Labels.String()
 			}
+		}
+		want := map[string]string{"code-sandbox-runs/pods": "code-sandbox.dev/kind", "code-sandbox-runs/leases": "code-sandbox.dev/replica"}
+		if !maps.Equal(swept, want) {
+			t.Errorf("what is swept is %v", swept)
 		}
 		if !scaled {
 			t.Errorf("the pool was not scaled: %v", kube.Actions())
