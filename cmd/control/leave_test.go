@@ -56,7 +56,10 @@ func TestLeave(t *testing.T) {
 			switch a := a.(type) {
 			case clienttesting.PatchAction:
 				scaled = a.GetSubresource() == "scale" && string(a.GetPatch()) == `{"spec":{"replicas":0}}`
-			case clienttesting.DeleteCollectionAction:
+			case clienttesting.DeleteCollectionAction: // a list has the same methods
+				if a.GetVerb() != "delete-collection" {
+					continue
+				}
 				swept[a.GetNamespace()+"/"+a.GetResource().Resource] = a.GetListRestrictions().Labels.String()
 			}
 		}

@@ -114,7 +114,7 @@ func (p *platform) testAgents(t *testing.T) {
 			if apierrors.IsNotFound(err) {
 				return nil
 			}
-			return fmt.Errorf("it is there: %v", err)
+			return errors.Join(errors.New("it is there"), err)
 		})
 	})
 }

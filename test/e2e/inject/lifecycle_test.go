@@ -21,7 +21,7 @@ import (
 func (p *platform) createBefore(s *e2e.Space) { s.Create(s.Pod("before", "probe", "sleep")) }
 
 // P10, in part: the audit tells of a pod that was there before.
-func (p *platform) testAudit(t *testing.T, s *e2e.Space) {
+func (p *platform) testAudit(s *e2e.Space) {
 	s.Eventually("an Event tells of the pod", func(ctx context.Context) error {
 		events, err := s.Kube.CoreV1().Events(s.Name).List(ctx, metav1.ListOptions{FieldSelector: "reason=SandboxSidecarMissing"})
 		if err != nil {

@@ -51,7 +51,7 @@ func TestPlatform(t *testing.T) {
 	t.Run("Skips", p.testSkips)
 	t.Run("OnlyThePoolMakesSandboxes", p.testAdmissionPolicy)
 	t.Run("Chart", p.testAgentChart)
-	t.Run("Audit", func(t *testing.T) { p.testAudit(t, early) })
+	t.Run("Audit", func(*testing.T) { p.testAudit(early) })
 	t.Run("Authority", p.testAuthority)
 	t.Run("Away", p.testAway)
 	t.Run("Lifecycle", p.testLifecycle)
