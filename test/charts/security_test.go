@@ -26,33 +26,43 @@ func podsOf(all []object) map[string]object {
 // Every pod of the charts is as the policy "restricted" of Pod Security wants
 // it, with a root that cannot be written to, and limits.
 func TestPodsAreRestricted(t *testing.T) {
-	all := slices.Concat(render(t, "code-sandbox", everything), render(t, "code-sandbox", "test: {namespace: agents}"),
-		render(t, "agent-namespace", "test: {image: {ref: python}}"))
-	pods := podsOf(all)
-	if len(pods) != 5 {
-		t.Errorf("there are %d kinds of pods", len(pods))
+	f := func(pods map[string]object, want int) {
+		t.Helper()
+		if len(pods) != want {
+			t.Errorf("there are %d kinds of pods", len(pods))
+		}
+		for name, pod := range pods {
+			isRestricted(t, name, pod)
+		}
 	}
-	for name, pod := range pods {
-		if pod.at("securityContext", "runAsNonRoot") != true || pod.at("securityContext", "seccompProfile", "type") != "RuntimeDefault" ||
-			pod.at("enableServiceLinks") != false {
-			t.Errorf("%s: the pod's security context is %v", name, pod.at("securityContext"))
+	// Pool, injector, the end of the pool, and the test.
+	f(podsOf(render(t, "code-sandbox", everything)), 4)
+	// The test, as an agent.
+	f(podsOf(render(t, "code-sandbox", "{injector: {enabled: false}, test: {namespace: agents}}")), 3)
+	f(podsOf(render(t, "agent-namespace", "test: {image: {ref: python}}")), 1)
+}
+
+func isRestricted(t *testing.T, name string, pod object) {
+	t.Helper()
+	if pod.at("securityContext", "runAsNonRoot") != true || pod.at("securityContext", "seccompProfile", "type") != "RuntimeDefault" ||
+		pod.at("enableServiceLinks") != false {
+		t.Errorf("%s: the pod's security context is %v", name, pod.at("securityContext"))
+	}
+	for _, key := range []string{"hostNetwork", "hostPID", "hostIPC", "volumes"} {
+		if pod.at(key) != nil {
+			t.Errorf("%s has %s", name, key)
 		}
-		for _, key := range []string{"hostNetwork", "hostPID", "hostIPC", "volumes"} {
-			if pod.at(key) != nil {
-				t.Errorf("%s has %s", name, key)
-			}
+	}
+	for _, c := range pod.at("containers").([]any) {
+		c := object(c.(map[string]any))
+		s := object(c.at("securityContext").(map[string]any))
+		if s.at("allowPrivilegeEscalation") != false || s.at("readOnlyRootFilesystem") != true ||
+			!reflect.DeepEqual(s.at("capabilities", "drop"), []any{"ALL"}) || s.at("capabilities", "add") != nil {
+			t.Errorf("%s: the container's security context is %v", name, s)
 		}
-		for _, c := range pod.at("containers").([]any) {
-			c := object(c.(map[string]any))
-			s := object(c.at("securityContext").(map[string]any))
-			if s.at("allowPrivilegeEscalation") != false || s.at("readOnlyRootFilesystem") != true ||
-				!reflect.DeepEqual(s.at("capabilities", "drop"), []any{"ALL"}) || s.at("capabilities", "add") != nil {
-				t.Errorf("%s: the container's security context is %v", name, s)
-			}
-			for _, path := range [][]string{{"requests", "cpu"}, {"requests", "memory"}, {"limits", "cpu"}, {"limits", "memory"}} {
-				if c.at("resources", path[0], path[1]) == nil {
-					t.Errorf("%s has no %v", name, path)
-				}
+		for _, path := range [][]string{{"requests", "cpu"}, {"requests", "memory"}, {"limits", "cpu"}, {"limits", "memory"}} {
+			if c.at("resources", path[0], path[1]) == nil {
+				t.Errorf("%s has no %v", name, path)
 			}
 		}
 	}
