@@ -2,6 +2,7 @@
 GO ?= go
 LINT_VERSION := v2.15.0
 LINT := $(HOME)/.cache/code-sandbox/bin/golangci-lint-$(LINT_VERSION)
+UNIT := ./cmd/... ./injector/... ./pool/... ./sidecar/... ./toolproxy/... ./test/arch/ ./test/load/
 
 .PHONY: help run demo build check test unit lint cases frameworks clean
 
@@ -23,9 +24,9 @@ demo: build ## a model's text reads the agent's key, without us and under us
 	@cd docs/examples/demo && OPENAI_API_KEY=sk-demo-0123456789abcdef ../../../bin/code-sandbox local --summary --tool-functions 'tools:*' -- python3 agent.py
 
 check: ## the quick inner loop: format, vet, unit tests
-	@test -z "$$(gofmt -l cmd pool sidecar test toolproxy)" || { gofmt -l cmd pool sidecar test toolproxy; echo "run gofmt -w on these"; exit 1; }
+	@test -z "$$(gofmt -l cmd injector pool sidecar test toolproxy)" || { gofmt -l cmd injector pool sidecar test toolproxy; echo "run gofmt -w on these"; exit 1; }
 	$(GO) vet -tags e2e ./...
-	$(GO) test ./cmd/... ./pool/... ./sidecar/... ./toolproxy/... ./test/arch/
+	$(GO) test $(UNIT)
 
 lint: $(LINT) ## golangci-lint
 	$(LINT) run --build-tags e2e ./...
@@ -35,21 +36,22 @@ $(LINT):
 	@mv $(@D)/new/golangci-lint $@ && rmdir $(@D)/new
 
 unit: ## unit tests with the race detector
-	$(GO) test -race ./cmd/... ./pool/... ./sidecar/... ./toolproxy/... ./test/arch/
+	$(GO) test -race $(UNIT)
 
 cases: ## the cases from the field, agents and hostile programs, against the real service
 	$(GO) test -count=1 ./test/cases/ ./test/escape/ ./test/agents/
 
 frameworks: build ## agents of real frameworks, their tool calls sandboxed; the hook on every Python here
-	/usr/bin/python3 test/frameworks/run.py core
 	/usr/bin/python3 test/frameworks/run.py --service bin/code-sandbox $(FRAMEWORKS)
 
-# The rest are crewai llama_index google_adk anthropic strands smolagents.
-FRAMEWORKS := openai_agents langchain pydantic_ai mcp fastmcp
+# Core and all frameworks when it is empty; FRAMEWORKS="core mcp" runs some.
+FRAMEWORKS :=
 
-test: ## everything
+test: ## everything, but for the frameworks that make frameworks has beside the first five
 	@sh test/setup.sh test
-	$(MAKE) --no-print-directory check lint unit cases frameworks cluster-test
+	$(MAKE) --no-print-directory check lint unit cases
+	$(MAKE) --no-print-directory frameworks FRAMEWORKS="core openai_agents langchain pydantic_ai mcp fastmcp"
+	$(MAKE) --no-print-directory cluster-test
 
 include test/load/load.mk test/cluster/cluster.mk
 

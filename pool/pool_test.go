@@ -214,18 +214,22 @@ func TestExecRefusesATimeoutBeyondTheTemplate(t *testing.T) {
 
 // P1: 30 callers at once on 3 warm sandboxes.
 func TestBurst(t *testing.T) {
-	f := func(maxStarting int) {
+	f := func(maxStarting, callers int) {
 		t.Helper()
 		opts := pool.Options{Templates: []pool.Template{plain}, MaxStarting: maxStarting}
 		driver := &pooltest.Fake{StartDelay: 350 * time.Millisecond, DestroyDelay: 100 * time.Millisecond}
-		run(t, opts, driver, func(b *bench) { b.burst() })
+		run(t, opts, driver, func(b *bench) { b.burst(callers) })
 	}
-	f(8)
+	f(8, 3)
 	// One start at a time: no two are served in the same instant.
-	f(1)
+	f(1, 3)
+	// One caller's are granted first come, first served.
+	f(8, 1)
+	f(1, 1)
 }
 
-func (b *bench) burst() {
+// burst claims 30 sandboxes at once, for so many callers in turn.
+func (b *bench) burst(names int) {
 	const callers = 30
 	b.after(2 * time.Second)
 	b.stats(pool.Stats{Warm: 3})
@@ -235,7 +239,7 @@ func (b *bench) burst() {
 		ids    [callers]string
 	)
 	for i := range callers {
-		c := pool.Caller{Tenant: "t", Name: fmt.Sprint("caller-", i%3)}
+		c := pool.Caller{Tenant: "t", Name: fmt.Sprint("caller-", i%names)}
 		wg.Go(func() {
 			lease, err := b.Claim(ctx, c, plain)
 			if err != nil {
@@ -251,8 +255,8 @@ func (b *bench) burst() {
 	wg.Wait()
 	seen := map[string]bool{}
 	for i := range callers {
-		if i >= 3 && served[i].Before(served[i-3]) {
-			b.t.Errorf("claim %d of a caller was served before its claim %d", i/3, i/3-1)
+		if i >= names && served[i].Before(served[i-names]) {
+			b.t.Errorf("claim %d of a caller was served before its claim %d", i/names, i/names-1)
 		}
 		if seen[ids[i]] {
 			b.t.Errorf("%s served twice", ids[i])

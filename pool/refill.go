@@ -151,7 +151,7 @@ func (p *Pool) startFailed(w *warmPool, fails int, err error, now time.Time) {
 	told.Executed = api.No
 	w.failure, w.typed = &told, typed
 	p.log.Warn("cannot start a sandbox", "template", w.key, "failures", w.fails,
-		"retry_ms", w.retryAt.Sub(now).Milliseconds(), "error", err)
+		"retry_ms", max(0, w.retryAt.Sub(now).Milliseconds()), "error", err)
 	// While others start, those who wait may be served by them.
 	if refusal := w.refusal(now); w.starting == 0 && refusal != nil {
 		p.refuseAll(w, refusal)

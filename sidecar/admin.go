@@ -6,6 +6,7 @@ import (
 	"github.com/valyala/fasthttp/fasthttpadaptor"
 
 	"github.com/code-sandbox/code-sandbox/pool/api"
+	"github.com/code-sandbox/code-sandbox/sidecar/request"
 )
 
 // handleAdmin serves the admin port: probes and scrapes, which must never meet
@@ -16,17 +17,17 @@ func (s *Server) handleAdmin() fasthttp.RequestHandler {
 		x := newExchange(ctx)
 		var err *api.Error
 		switch path := string(ctx.Path()); {
+		case path != "/metrics" && path != "/healthz" && path != "/readyz":
+			err = api.Errorf(api.NotFound, "there is no %q here: the paths are GET /healthz, GET /metrics, GET /readyz", request.Clip(path))
 		case !ctx.IsGet() && !ctx.IsHead():
 			ctx.Response.Header.Set("Allow", "GET, HEAD")
-			err = api.Errorf(api.MethodNotAllowed, "%s is asked for with GET", clip(path))
+			err = api.Errorf(api.MethodNotAllowed, "%s is asked for with GET, not with %s", path, request.Clip(string(ctx.Method())))
 		case path == "/metrics":
 			metrics(ctx)
 		case path == "/healthz":
 			err = s.healthz(ctx, x)
-		case path == "/readyz":
-			err = s.readyz(ctx)
 		default:
-			err = api.Errorf(api.NotFound, "there is no %q here: the paths are GET /healthz, GET /metrics, GET /readyz", clip(path))
+			err = s.readyz(ctx)
 		}
 		discardBody(ctx)
 		if err != nil {

@@ -9,21 +9,22 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/code-sandbox/code-sandbox/pool/api"
+	"github.com/code-sandbox/code-sandbox/sidecar/request"
 )
 
 // contentType says whether the body is JSON or the source itself.
 func contentType(ctx *fasthttp.RequestCtx) (isJSON bool, _ *api.Error) {
 	if enc := string(ctx.Request.Header.ContentEncoding()); enc != "" && enc != "identity" {
-		return false, api.Errorf(api.BadRequest, "the Content-Encoding %q is not read here: send the body as it is", clip(enc))
+		return false, api.Errorf(api.BadRequest, "the Content-Encoding %q is not read here: send the body as it is", request.Clip(enc))
 	}
 	given := string(ctx.Request.Header.ContentType())
 	media, params, err := mime.ParseMediaType(given)
 	charset := strings.ToLower(params["charset"])
 	switch {
 	case err != nil, media != "application/json" && media != "text/x-python":
-		return false, api.Errorf(api.BadRequest, "the Content-Type is %q: it must be application/json, or text/x-python for the source itself", clip(given))
+		return false, api.Errorf(api.BadRequest, "the Content-Type is %q: it must be application/json, or text/x-python for the source itself", request.Clip(given))
 	case charset != "" && charset != "utf-8" && charset != "utf8":
-		return false, api.Errorf(api.BadRequest, "the charset is %q: it must be utf-8", clip(charset))
+		return false, api.Errorf(api.BadRequest, "the charset is %q: it must be utf-8", request.Clip(charset))
 	}
 	return media == "application/json", nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/code-sandbox/code-sandbox/pool/api"
+	"github.com/code-sandbox/code-sandbox/sidecar/request"
 )
 
 // sameHost refuses what a web page could send. A page the developer happens to
@@ -17,10 +18,10 @@ import (
 func (s *Server) sameHost(ctx *fasthttp.RequestCtx) *api.Error {
 	host := string(ctx.Host())
 	if !s.knownHost(host) || !s.knownHost(string(ctx.Request.Header.Host())) {
-		return api.Errorf(api.Forbidden, "the Host %q is not served here: ask for localhost or 127.0.0.1", clip(host))
+		return api.Errorf(api.Forbidden, "the Host %q is not served here: ask for localhost or 127.0.0.1", request.Clip(host))
 	}
 	if origin := ctx.Request.Header.Peek("Origin"); origin != nil && !strings.EqualFold(string(origin), "http://"+host) {
-		return api.Errorf(api.Forbidden, "requests of web pages are refused, and this one has the Origin %q", clip(string(origin)))
+		return api.Errorf(api.Forbidden, "requests of web pages are refused, and this one has the Origin %q", request.Clip(string(origin)))
 	}
 	switch site := string(ctx.Request.Header.Peek("Sec-Fetch-Site")); site {
 	case "cross-site", "same-site":

@@ -20,6 +20,7 @@ import (
 
 	"github.com/code-sandbox/code-sandbox/pool/api"
 	"github.com/code-sandbox/code-sandbox/pool/wire"
+	"github.com/code-sandbox/code-sandbox/sidecar/request"
 )
 
 // contract is openapi.yaml, ready to hold answers against.
@@ -130,6 +131,9 @@ func TestExamplesOfTheContract(t *testing.T) {
 	s := start(t, echo)
 	replayed := 0
 	for path, item := range c.model.Paths.PathItems.FromOldest() {
+		if strings.HasPrefix(path, "/v1/tools") { // mounted; cmd/code-sandbox tests them with the whole service
+			continue
+		}
 		for method, op := range item.GetOperations().FromOldest() {
 			if op.RequestBody == nil {
 				if r := do(t, strings.ToUpper(method), s.url+path, nil); r.status != 200 {
@@ -241,7 +245,7 @@ func TestContractIsCurrent(t *testing.T) {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	f("fields of a request", names, slices.Clone(fields))
+	f("fields of a request", names, slices.Clone(request.Fields))
 	if r := do(t, "GET", s.url+"/openapi.yaml", nil); r.body != string(openAPI) || r.header.Get("Content-Type") != "application/yaml" {
 		t.Error(r.header)
 	}

@@ -3,7 +3,8 @@ package sidecar
 import (
 	"errors"
 	"fmt"
-	"time"
+
+	"github.com/code-sandbox/code-sandbox/sidecar/request"
 )
 
 // Limits is every limit in force, for GET /limits. The first two groups are
@@ -12,25 +13,15 @@ type Limits struct {
 	Request RequestLimits `json:"request"`
 	Server  ServerLimits  `json:"server"`
 	Sandbox SandboxLimits `json:"sandbox"`
+	// Tools is nil where no tool calls are served.
+	Tools *ToolLimits `json:"tools,omitempty"`
 }
 
 // Seconds is a duration in seconds, the API's unit.
-type Seconds float64
-
-// Duration is s as a time.Duration.
-func (s Seconds) Duration() time.Duration { return time.Duration(float64(s) * float64(time.Second)) }
+type Seconds = request.Seconds
 
 // RequestLimits bounds one request. Every field must be positive.
-type RequestLimits struct {
-	CodeBytes      int     `json:"code_bytes"`
-	BodyBytes      int     `json:"body_bytes"` // the whole body, files included
-	DefaultTimeout Seconds `json:"default_timeout_seconds"`
-	MaxTimeout     Seconds `json:"max_timeout_seconds"`
-	Args           int     `json:"args"`
-	Env            int     `json:"env"`
-	Files          int     `json:"files"`
-	PathBytes      int     `json:"path_bytes"`
-}
+type RequestLimits = request.Limits
 
 // ServerLimits bounds all requests together. Every field must be positive.
 type ServerLimits struct {
@@ -65,17 +56,28 @@ type SandboxLimits struct {
 	OpenFiles     int      `json:"open_files"`
 	OutputBytes   int      `json:"output_bytes"` // kept of stdout, and again of stderr
 	FilesBytes    int64    `json:"files_bytes"`  // content of the files in an answer
+	AnswerFiles   int      `json:"answer_files"` // how many files an answer holds
+	DNSLookups    int      `json:"dns_lookups"`  // of one run
+	Warm          int      `json:"warm"`         // sandboxes that are kept ready, at least
+	Sandboxes     int      `json:"sandboxes"`    // at once, warm and running
+}
+
+// ToolLimits bounds tool calls, which another part of the process serves.
+type ToolLimits struct {
+	Mode        string  `json:"mode"` // "enforce", "audit" or "off"
+	Calls       int     `json:"calls_in_flight"`
+	ArgsBytes   int     `json:"args_bytes"`
+	ResultBytes int     `json:"result_bytes"`
+	Depth       int     `json:"depth"` // of arguments and of a result
+	Nodes       int     `json:"nodes"` // likewise
+	MaxTimeout  Seconds `json:"max_timeout_seconds"`
 }
 
 // DefaultLimits are the limits of design and documentation; the Sandbox group
 // is left for the caller to fill.
 func DefaultLimits() Limits {
 	return Limits{
-		Request: RequestLimits{
-			CodeBytes: 1 << 20, BodyBytes: 16 << 20,
-			DefaultTimeout: 30, MaxTimeout: 300,
-			Args: 1024, Env: 256, Files: 256, PathBytes: 1024,
-		},
+		Request: request.DefaultLimits(),
 		Server: ServerLimits{
 			Wait: 60, Requests: 256, BodiesBytes: 128 << 20, Connections: 1024,
 			Read: 30, Idle: 60,

@@ -8,6 +8,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/code-sandbox/code-sandbox/pool/api"
+	"github.com/code-sandbox/code-sandbox/sidecar/request"
 )
 
 // newMCP makes the MCP server: stateless, so that any call may meet any
@@ -63,7 +64,7 @@ func (s *Server) callTool(ctx context.Context, req *mcp.CallToolRequest) (res *m
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
 	}
-	parsed, err := parseJSON(args, s.limits().Request)
+	parsed, err := request.ParseJSON(args, s.limits().Request)
 	if err != nil {
 		return toolError(err), nil
 	}

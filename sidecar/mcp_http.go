@@ -3,10 +3,12 @@ package sidecar
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/valyala/fasthttp"
@@ -43,7 +45,44 @@ func (s *Server) serveMCP(ctx *fasthttp.RequestCtx, x *exchange) *api.Error {
 	if ended.Err() != nil && w.status == 0 {
 		return goneError().MaybeRan()
 	}
+	if w.status >= 400 && w.status < 500 {
+		if id, unknown := unknownMethod(body); unknown {
+			return methodNotFound(ctx, id)
+		}
+	}
 	return w.answer(ctx)
+}
+
+// mcpMethods are the requests that this server exists for: when the SDK refuses
+// one, its refusal says why.
+var mcpMethods = []string{"initialize", "ping", "tools/list", "tools/call"}
+
+// unknownMethod says whether a refused body asks for a method that is not
+// served, which the SDK tells in plain text and a client wants told in JSON-RPC.
+// A notification has no id.
+func unknownMethod(body []byte) (id json.RawMessage, unknown bool) {
+	var call struct {
+		Version string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Method  string          `json:"method"`
+	}
+	if json.Unmarshal(body, &call) != nil || call.Version != "2.0" || call.Method == "" {
+		return nil, false
+	}
+	return call.ID, !slices.Contains(mcpMethods, call.Method)
+}
+
+// methodNotFound answers as JSON-RPC 2.0 has it: an error of its own for a
+// request, and nothing for a notification.
+func methodNotFound(ctx *fasthttp.RequestCtx, id json.RawMessage) *api.Error {
+	if id == nil {
+		ctx.SetStatusCode(fasthttp.StatusAccepted)
+		return nil
+	}
+	return sendJSON(ctx, map[string]any{
+		"jsonrpc": "2.0", "id": id,
+		"error": map[string]any{"code": -32601, "message": "method not found: this server has tools/list and tools/call"},
+	})
 }
 
 // httpRequest copies what the SDK reads of a request.

@@ -216,3 +216,22 @@ func venv(t *testing.T, requirement string) (python string) {
 	}
 	return python
 }
+
+// A method that is not served is told in JSON-RPC.
+func TestMCPUnknownMethod(t *testing.T) {
+	s := start(t, fake(mcpRunner))
+	f := func(body string, status int, want string) {
+		t.Helper()
+		r := do(t, "POST", s.url+"/mcp", strings.NewReader(body), "Content-Type", "application/json", "Accept", "application/json, text/event-stream")
+		if r.status != status || !strings.Contains(r.body, want) || want == "" && r.body != "" {
+			t.Errorf("%s: %d %s", body, r.status, r.body)
+		}
+	}
+	// A request, whose id comes back as it was.
+	f(`{"jsonrpc":"2.0","id":"a","method":"nope/nope","params":{}}`, 200, `"id":"a"`)
+	f(`{"jsonrpc":"2.0","id":7,"method":"nope/nope"}`, 200, `"code":-32601`)
+	// A notification has no answer.
+	f(`{"jsonrpc":"2.0","method":"nope"}`, 202, "")
+	// What is no JSON-RPC is refused as before.
+	f(`{"id":7,"method":"nope"}`, 400, "the MCP server refuses")
+}

@@ -209,3 +209,22 @@ func TestSizes(t *testing.T) {
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// Headers that contradict themselves, or ask for what is not done.
+func TestHeadersThatAreRefused(t *testing.T) {
+	s := start(t, echo)
+	f := func(want string, headers ...string) {
+		t.Helper()
+		if e := post(t, s, `{"code":"x"}`, headers...).error(t); e.Code != api.BadRequest || !strings.Contains(e.Message, want) {
+			t.Errorf("%v: %v", headers, e)
+		}
+	}
+	// Two keys: which one counts?
+	f("two different Idempotency-Key", "Idempotency-Key", "a", "Idempotency-Key", "b")
+	// An expectation that nobody meets.
+	f(`the header Expect is "foo"`, "Expect", "foo")
+	// The same key twice is one.
+	if r := post(t, s, `{"code":"x"}`, "Idempotency-Key", "a", "Idempotency-Key", "a"); r.status != 200 {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/code-sandbox/code-sandbox/pool/api"
+	"github.com/code-sandbox/code-sandbox/sidecar/request"
 )
 
 // A handler answers one request: it sets the answer in ctx, or returns the
@@ -79,13 +80,16 @@ func (s *Server) guarded(ctx *fasthttp.RequestCtx, x *exchange) (err *api.Error)
 	if err := s.sameHost(ctx); err != nil {
 		return err
 	}
+	if expect := ctx.Request.Header.Peek("Expect"); len(expect) > 0 && !strings.EqualFold(string(expect), "100-continue") {
+		return api.Errorf(api.BadRequest, "the header Expect is %q: only 100-continue can be met here", request.Clip(string(expect)))
+	}
 	return s.dispatch(ctx, x)
 }
 
 func (s *Server) dispatch(ctx *fasthttp.RequestCtx, x *exchange) *api.Error {
 	r, ok := s.routes[string(ctx.Path())]
 	if !ok {
-		return api.Errorf(api.NotFound, "there is no %q here: the paths are %s", clip(string(ctx.Path())), s.paths())
+		return api.Errorf(api.NotFound, "there is no %q here: the paths are %s", request.Clip(string(ctx.Path())), s.paths())
 	}
 	if method := string(ctx.Method()); method != r.method && (method != "HEAD" || r.method != "GET") {
 		allow := r.method
@@ -93,7 +97,7 @@ func (s *Server) dispatch(ctx *fasthttp.RequestCtx, x *exchange) *api.Error {
 			allow = "GET, HEAD"
 		}
 		ctx.Response.Header.Set("Allow", allow)
-		return api.Errorf(api.MethodNotAllowed, "%s is asked for with %s, not with %s", ctx.Path(), r.method, clip(method))
+		return api.Errorf(api.MethodNotAllowed, "%s is asked for with %s, not with %s", ctx.Path(), r.method, request.Clip(method))
 	}
 	return r.handler(ctx, x)
 }

@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"sync"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/code-sandbox/code-sandbox/pool/api"
 	"github.com/code-sandbox/code-sandbox/pool/wire"
+	"github.com/code-sandbox/code-sandbox/sidecar/request"
 )
 
 // runPython serves POST /run_python.
@@ -88,7 +90,14 @@ func (s *Server) header(ctx *fasthttp.RequestCtx) (in preamble, err *api.Error) 
 		return in, err
 	}
 	in.events = accepted(string(ctx.Request.Header.Peek("Accept")))
-	if given := ctx.Request.Header.Peek("Idempotency-Key"); given != nil {
+	all := ctx.Request.Header.PeekAll("Idempotency-Key")
+	for _, other := range all {
+		if !bytes.Equal(other, all[0]) {
+			return in, api.Errorf(api.BadRequest, "there are two different Idempotency-Key headers: a request has one key")
+		}
+	}
+	if len(all) > 0 {
+		given := all[0]
 		if in.key = token(given, maxKey); in.key == "" {
 			return in, api.Errorf(api.BadRequest, "the Idempotency-Key must have 1 to %d visible ASCII characters and no space", maxKey)
 		}
@@ -103,9 +112,9 @@ func (s *Server) request(ctx *fasthttp.RequestCtx, in preamble) (*wire.Request, 
 	if err != nil {
 		return nil, digest, err
 	}
-	parse, kind := parseSource, "source"
+	parse, kind := request.ParseSource, "source"
 	if in.json {
-		parse, kind = parseJSON, "json"
+		parse, kind = request.ParseJSON, "json"
 	}
 	if in.key != "" {
 		h := sha256.New()

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -117,9 +118,23 @@ func New(o Options) (*Server, error) {
 func bind(name, address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("cannot listen on -%s=%q: %w", name, address, err)
+		return nil, fmt.Errorf("cannot listen on --%s %s: %w%s", name, address, err, another(name, address, err))
 	}
 	return l, nil
+}
+
+// another proposes a free port in place of one that is taken.
+func another(name, address string, err error) string {
+	host, _, splitErr := net.SplitHostPort(address)
+	if !errors.Is(err, syscall.EADDRINUSE) || splitErr != nil {
+		return ""
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		return ""
+	}
+	_ = l.Close() // it was only asked for its port
+	return fmt.Sprintf("; perhaps another Code Sandbox runs here: end it, or take a port that is free, such as --%s %s", name, l.Addr())
 }
 
 // limits are those in force at this moment.

@@ -34,9 +34,10 @@ func TestNew(t *testing.T) {
 		}
 	}
 	// Ports: taken, and none at all. The error names the flag.
-	f(func(o *Options) { o.Listen = taken.Addr().String() }, `-listen="127.0.0.1:`)
-	f(func(o *Options) { o.AdminListen = taken.Addr().String() }, `-admin-listen="127.0.0.1:`)
-	f(func(o *Options) { o.Listen = "nowhere" }, `-listen="nowhere"`)
+	f(func(o *Options) { o.Listen = taken.Addr().String() }, "--listen 127.0.0.1:")
+	f(func(o *Options) { o.Listen = taken.Addr().String() }, "take a port that is free, such as --listen 127.0.0.1:")
+	f(func(o *Options) { o.AdminListen = taken.Addr().String() }, "such as --admin-listen 127.0.0.1:")
+	f(func(o *Options) { o.Listen = "nowhere" }, "--listen nowhere")
 	// Limits that cannot be.
 	f(func(o *Options) { o.Limits = Limits{} }, "request.code_bytes must be more than 0")
 	f(func(o *Options) { o.Limits.Request.DefaultTimeout = 301 }, "must not be over the longest")
@@ -64,6 +65,9 @@ func TestAdmin(t *testing.T) {
 	notReady = errors.New("the pool does not answer")
 	f("/readyz", 503, "not ready: the pool does not answer")
 	f("/healthz", 200, "ok")
+	if r := do(t, "POST", s.admin+"/nope", strings.NewReader("x")); r.status != 404 || !strings.Contains(r.body, "there is no") {
+		t.Errorf("POST of a path that is not there: %d %s", r.status, r.body)
+	}
 	if r := do(t, "POST", s.admin+"/metrics", strings.NewReader("x")); r.status != 405 {
 		t.Error(r)
 	}

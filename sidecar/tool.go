@@ -7,6 +7,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/code-sandbox/code-sandbox/pool/api"
+	"github.com/code-sandbox/code-sandbox/sidecar/request"
 )
 
 // toolName is the tool's name for a model, in every format.
@@ -26,7 +27,7 @@ func (s *Server) serveTool(ctx *fasthttp.RequestCtx, _ *exchange) *api.Error {
 	case "mcp":
 		return sendJSON(ctx, object{"name": toolName, "description": description, "inputSchema": schema})
 	default:
-		return api.Errorf(api.BadRequest, "the format is %q: it must be openai, anthropic or mcp", clip(format))
+		return api.Errorf(api.BadRequest, "the format is %q: it must be openai, anthropic or mcp", request.Clip(format))
 	}
 }
 
@@ -102,7 +103,7 @@ func (l *Limits) schema() object {
 		"additionalProperties": false,
 		"properties": object{
 			"code": text("The program's source. Print what you want to see; the value of a last expression is returned too."),
-			"timeout_seconds": object{"type": "number", "minimum": minTimeout, "maximum": l.Request.MaxTimeout,
+			"timeout_seconds": object{"type": "number", "minimum": request.MinTimeout, "maximum": l.Request.MaxTimeout,
 				"description": fmt.Sprintf("How long the program may run; %v by default.", l.Request.DefaultTimeout)},
 			"stdin": text("Text on standard input; without it, reading gives end of file."),
 			"args":  object{"type": "array", "items": object{"type": "string"}, "description": "sys.argv[1:]"},

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox/code-sandbox/pool/api"
+	"github.com/code-sandbox/code-sandbox/sidecar/request"
 )
 
 func TestTool(t *testing.T) {
@@ -26,7 +27,7 @@ func TestTool(t *testing.T) {
 		}
 		// Whatever the schema lets a model say is known here, and no more.
 		for name := range schema["properties"].(map[string]any) {
-			if !known(name) {
+			if !request.Known(name) {
 				t.Errorf("%s: the schema has %q", query, name)
 			}
 		}

@@ -21,6 +21,7 @@ const (
 	maxEnv     = 2000
 	maxEnvSize = 64 << 10 // bytes of all values that cross
 	maxDepth   = 256      // of the JSON: more than any typed value needs
+	maxAudited = 1 << 50  // calls of one tool: sums of them do not overflow
 )
 
 // bootRecord is what a process tells of itself, as far as it is looked at here.
@@ -70,6 +71,17 @@ type Tool struct {
 	Decision  string `json:"decision"`
 	Reason    string `json:"reason"`
 	Message   string `json:"message"`
+	// Audited is how many calls ran in the agent that enforce mode would have
+	// run in a sandbox or refused.
+	Audited int64 `json:"audited,omitempty"`
+}
+
+// key tells the tools of one program apart.
+func (t *Tool) key() toolKey { return toolKey{t.Module, t.Qualname, t.Tool, t.Line, t.Ordinal} }
+
+type toolKey struct {
+	module, qualname, tool string
+	line, ordinal          int
 }
 
 // boot is a record that was taken in.
@@ -104,6 +116,9 @@ func readBoot(body []byte) (*boot, error) {
 	}
 	if len(r.Tools) > maxTools {
 		r.Tools = r.Tools[:maxTools]
+	}
+	for i := range r.Tools {
+		r.Tools[i].Audited = min(max(r.Tools[i].Audited, 0), maxAudited)
 	}
 	ready, err := json.Marshal(map[string]any{
 		"boot_id": r.ID, "env": r.Env, "cwd": r.Cwd, "argv0": r.Argv0, "sys_path": append([]string{}, r.SysPath...), "main": r.Main,

@@ -94,6 +94,7 @@ func (p *Proxy) prepare(body []byte) (*prepared, *api.Error) {
 		return nil, api.Errorf(api.BadRequest, "cannot read the call: %w", err)
 	}
 	c.copy = b.copy(compact(target))
+	c.copy.Egress = p.opts.Policy.egress(r.Tool, target)
 	c.run = &wire.Request{Call: call, TimeoutSeconds: timeout.Seconds()}
 	return c, nil
 }
@@ -160,12 +161,13 @@ func lost(res *wire.Result, timeout time.Duration) *api.Error {
 // document is the answer to a call that ended with the copy's word.
 func document(res *wire.Result) ([]byte, error) {
 	about, err := json.Marshal(struct {
-		Stdout    string      `json:"stdout"`
-		Stderr    string      `json:"stderr"`
-		SandboxID string      `json:"sandbox_id"`
-		Warm      bool        `json:"warm"`
-		Timing    wire.Timing `json:"timing"`
-	}{res.Stdout, res.Stderr, res.SandboxID, res.Warm, res.Timing})
+		Stdout       string      `json:"stdout"`
+		Stderr       string      `json:"stderr"`
+		SandboxID    string      `json:"sandbox_id"`
+		Warm         bool        `json:"warm"`
+		Timing       wire.Timing `json:"timing"`
+		EgressDenied []string    `json:"egress_denied,omitempty"`
+	}{res.Stdout, res.Stderr, res.SandboxID, res.Warm, res.Timing, res.EgressDenied})
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 // reasons are the labels of refusals; another word counts as "other".
 var reasons = []string{
 	"made_at_run_time", "import_failed", "import_timeout", "import_memory", "code_mismatch", "state", "argument", "result_type",
-	"result_too_large", "folder_too_large", "folder_private", "interpreter_place", "no_hook", "no_isolation", "bad_frame",
+	"result_too_large", "folder_too_large", "folder_private", "interpreter_place", "no_hook", "no_isolation", "no_egress", "bad_frame",
 }
 
 type metrics struct {
@@ -22,6 +22,15 @@ type metrics struct {
 	seconds  *prometheus.HistogramVec
 	refusals *prometheus.CounterVec
 	boots    prometheus.Counter
+	audited  *prometheus.CounterVec
+}
+
+// decision is the label of a decision.
+func decision(word string) string {
+	if slices.Contains([]string{"sandboxed", "refused"}, word) {
+		return word
+	}
+	return "other"
 }
 
 func newMetrics(registry prometheus.Registerer) (*metrics, error) {
@@ -44,7 +53,11 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 			Help: "Agent processes that said hello.",
 		}),
 	}
-	for _, c := range []prometheus.Collector{m.calls, m.seconds, m.refusals, m.boots} {
+	m.audited = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "code_sandbox_tool_audited_calls_total",
+		Help: "Tool calls that ran in agents in audit mode, by what enforce mode would have made of them.",
+	}, []string{"decision"})
+	for _, c := range []prometheus.Collector{m.calls, m.seconds, m.refusals, m.boots, m.audited} {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("cannot register the metrics of tool calls: %w", err)
 		}

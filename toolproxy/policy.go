@@ -34,6 +34,8 @@ type Policy struct {
 	EnvAllow []string
 	// AllowResults names classes that a tool may return though they steer.
 	AllowResults []string
+	// Grants say which tools may reach which hosts. Agents are not told.
+	Grants []Grant
 	// Timeout bounds a call that names none; MaxTimeout bounds all.
 	Timeout, MaxTimeout time.Duration
 }
@@ -46,6 +48,9 @@ type Limits struct {
 	Nodes       int     `json:"nodes"`
 	MaxSeconds  float64 `json:"max_seconds"`
 }
+
+// MaxCalls is how many tool calls may be in flight, those that wait included.
+const MaxCalls = 256
 
 // DefaultLimits are those of the documentation.
 func DefaultLimits() Limits {

@@ -33,7 +33,7 @@ type Options struct {
 	Policy   Policy
 	Limits   Limits // DefaultLimits when zero
 	MaxBoots int    // processes that are remembered; 256
-	MaxCalls int    // calls in flight, those that wait included; 256
+	MaxCalls int    // calls in flight, those that wait included; MaxCalls
 	Logger   hclog.Logger
 	Registry prometheus.Registerer
 }
@@ -65,7 +65,7 @@ func New(o Options) (*Proxy, error) {
 		o.MaxBoots = 256
 	}
 	if o.MaxCalls == 0 {
-		o.MaxCalls = 256
+		o.MaxCalls = MaxCalls
 	}
 	p := &Proxy{opts: o, log: o.Logger, usage: usage{}}
 	var err error
@@ -105,8 +105,9 @@ func (p *Proxy) hello(_ context.Context, rc *fasthttp.RequestCtx, body []byte) (
 		return nil, api.Errorf(api.BadRequest, "cannot take the boot record: %w", err)
 	}
 	p.mu.Lock()
-	again := p.boots.Contains(b.record.ID)
+	earlier, again := p.boots.Peek(b.record.ID)
 	p.boots.Add(b.record.ID, b)
+	p.audited(earlier, b)
 	p.mu.Unlock()
 	if !again {
 		p.metrics.boots.Inc()

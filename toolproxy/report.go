@@ -15,22 +15,18 @@ type Used struct {
 	Calls, Failed   int // Failed are those with an error of ours
 	Warm            int // served by a copy that was ready
 	Took            time.Duration
+	Audited         int64 // ran in the agent, in audit mode, instead of elsewhere or nowhere
 }
 
 type usage map[[2]string]*Used
 
 // note counts one call.
 func (p *Proxy) note(c *prepared, outcome string, warm bool, took time.Duration) {
-	key := [2]string{clip(c.request.Tool), clip(c.request.Framework)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	u := p.usage[key]
+	u := p.used(c.request.Tool, c.request.Framework)
 	if u == nil {
-		if len(p.usage) >= maxUsage {
-			return
-		}
-		u = &Used{Tool: key[0], Framework: key[1]}
-		p.usage[key] = u
+		return
 	}
 	u.Calls++
 	u.Took += took
@@ -39,6 +35,40 @@ func (p *Proxy) note(c *prepared, outcome string, warm bool, took time.Duration)
 	}
 	if warm {
 		u.Warm++
+	}
+}
+
+// used is where the calls of a tool are counted; nil beyond maxUsage. The caller
+// holds the lock.
+func (p *Proxy) used(tool, framework string) *Used {
+	key := [2]string{clip(tool), clip(framework)}
+	u := p.usage[key]
+	if u == nil && len(p.usage) < maxUsage {
+		u = &Used{Tool: key[0], Framework: key[1]}
+		p.usage[key] = u
+	}
+	return u
+}
+
+// audited counts the calls that a process tells of beyond those of its earlier
+// record, which is nil for the first. The caller holds the lock.
+func (p *Proxy) audited(earlier, now *boot) {
+	before := map[toolKey]int64{}
+	if earlier != nil {
+		for _, t := range earlier.record.Tools {
+			before[t.key()] = t.Audited
+		}
+	}
+	for _, t := range now.record.Tools {
+		more := t.Audited - before[t.key()]
+		if more <= 0 {
+			continue
+		}
+		p.metrics.audited.WithLabelValues(decision(t.Decision)).Add(float64(more))
+		if u := p.used(t.Tool, t.Framework); u != nil {
+			u.Audited += more
+		}
+		p.log.Info("tool calls audited", "tool", clip(t.Tool), "framework", clip(t.Framework), "decision", decision(t.Decision), "calls", more)
 	}
 }
 
@@ -55,19 +85,16 @@ func (p *Proxy) Used() []Used {
 }
 
 // Tools lists the tools of all processes that are remembered, each once, with
-// the last word on it.
+// the last word on it and the sum of its audited calls.
 func (p *Proxy) Tools() []Tool {
-	type key struct {
-		module, qualname, tool string
-		line, ordinal          int
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all, at := []Tool{}, map[key]int{}
+	all, at := []Tool{}, map[toolKey]int{}
 	for _, b := range p.boots.Values() {
 		for _, t := range b.record.Tools {
-			k := key{t.Module, t.Qualname, t.Tool, t.Line, t.Ordinal}
+			k := t.key()
 			if i, ok := at[k]; ok {
+				t.Audited += all[i].Audited
 				all[i] = t
 				continue
 			}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/code-sandbox/code-sandbox/toolproxy"
 )
 
 // agentDrain is what runs get to end when their agent has ended.
@@ -41,7 +43,10 @@ func runLocalAgent(o localOptions) error {
 		fmt.Fprintln(os.Stderr, "code-sandbox: no tool of the agent was found, so none ran in a sandbox; "+
 			"a program that calls its functions by hand names them with --tool-functions 'module:*'")
 	}
-	if o.summary {
+	switch {
+	case o.summary && o.tools.mode == string(toolproxy.Audit):
+		printAudit(os.Stderr, s.proxy.Tools())
+	case o.summary:
 		printSummary(os.Stderr, s.proxy.Tools(), s.proxy.Used())
 	}
 	return codeError(code)

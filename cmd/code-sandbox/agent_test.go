@@ -116,8 +116,14 @@ func TestTables(t *testing.T) {
 	var b bytes.Buffer
 	printTools(&b, tools, []toolproxy.Framework{{Name: "x", Version: "2", State: "unknown_shape", Detail: "d"}})
 	lines := strings.Split(b.String(), "\n")
-	if len(lines) < 6 || !strings.HasPrefix(lines[2], "a ") || !strings.Contains(lines[3], "nowhere    why not [2J") || !strings.Contains(b.String(), "x 2 (unknown_shape): d") {
+	if len(lines) < 6 || !strings.HasPrefix(lines[2], "a ") || !strings.Contains(lines[3], "nowhere    0      why not [2J") || !strings.Contains(b.String(), "x 2 (unknown_shape): d") {
 		t.Errorf("%q", lines)
+	}
+	b.Reset()
+	tools[1].Audited = 3
+	printAudit(&b, tools)
+	if !strings.Contains(b.String(), "a     f          a sandbox     3\n") || !strings.Contains(b.String(), "b     f          nowhere       0\n") {
+		t.Errorf("%s", b.String())
 	}
 	b.Reset()
 	printSummary(&b, tools, []toolproxy.Used{{Tool: "a", Framework: "f", Calls: 2, Warm: 1, Took: 3 * time.Millisecond}})

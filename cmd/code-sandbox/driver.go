@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/code-sandbox/code-sandbox/pool"
+	"github.com/code-sandbox/code-sandbox/pool/egress"
 	"github.com/code-sandbox/code-sandbox/pool/local"
 )
 
@@ -39,8 +40,12 @@ func newDriver(o localOptions, python local.Python, hook string, log hclog.Logge
 	if err := visible(python); err != nil {
 		return nil, err
 	}
+	proxy, err := egress.New(egress.Options{Logger: log.Named("egress"), Registry: registry})
+	if err != nil {
+		return nil, err
+	}
 	d, err := local.New(local.Options{
-		Python: python, MemoryBytes: int64(o.memory), FreshInterpreter: o.freshInterpreter, Hook: hook, Logger: log,
+		Python: python, MemoryBytes: int64(o.memory), FreshInterpreter: o.freshInterpreter, Hook: hook, Egress: proxy, Logger: log,
 	})
 	if err != nil {
 		return nil, err

@@ -44,6 +44,10 @@ func TestRunFlags(t *testing.T) {
 	f([]string{"--", "x.py", "a"}, "x.py", "a")
 	// Flags that repeat.
 	o := f([]string{"--env", "A=1", "--env", "B=x=y", "--file", "f", "--file", "g:h", "--timeout", "2s", "x.py"}, "x.py")
+	// A plain number is seconds.
+	if o := f([]string{"--timeout", "1.5", "x.py"}, "x.py"); o.timeout != 1500*time.Millisecond {
+		t.Error(o.timeout)
+	}
 	if o.env["A"] != "1" || o.env["B"] != "x=y" || !slices.Equal(o.files, repeated{"f", "g:h"}) || o.timeout != 2*time.Second {
 		t.Errorf("got %+v", o)
 	}
@@ -58,6 +62,19 @@ func TestMistakes(t *testing.T) {
 			t.Errorf("%q: exit code %d, stdout %q, stderr %q", args, got.code, got.stdout, got.stderr)
 		}
 	}
+	// What other machines can reach needs a word more.
+	f("set --hosts", "local", "--listen", "0.0.0.0:8900")
+	f("set --hosts", "local", "--listen", ":8900")
+	// The wrong one of two is named.
+	f("--max is 0; it must be at least 1", "local", "--max", "0")
+	// A size without its unit.
+	f("--memory: the limit on memory is 512 bytes", "local", "--memory", "512")
+	f("sizes have a unit, like 512MiB", "local", "--memory", "512")
+	// Only an agent has a summary.
+	f("its command goes after --", "local", "--summary")
+	// A slip of the pen.
+	f("did you mean --target?", "local", "--targt", "5")
+	f("did you mean --timeout?", "run", "--timeut=5", "x.py")
 	f("--dns", "local", "--dns", "yes")
 	f("--isolation", "local", "--isolation", "vm")
 	f("--isolation", "local", "--isolation", "")
@@ -96,5 +113,6 @@ func TestHelp(t *testing.T) {
 	f("code-sandbox run FILE|-", "help")
 	f("-admin-listen", "local", "-h")
 	f("-out", "run", "--help")
+	f("code-sandbox tools [flags] -- COMMAND", "tools", "-h")
 	f("code-sandbox ", "version")
 }

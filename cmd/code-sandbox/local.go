@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
+	"net"
 	"runtime"
 	"slices"
 	"time"
@@ -63,9 +64,10 @@ func parseLocal(args []string) (localOptions, error) {
 	fs.IntVar(&o.processes, "processes", limits.Processes, "processes and threads of one sandbox")
 	fs.Var(&o.output, "output", "kept of stdout, and again of stderr; the rest is counted and left out")
 	fs.Var(&o.files, "files", "content of all files of one answer")
-	fs.DurationVar(&o.timeout, "timeout", 30*time.Second, "a run's timeout when it names none")
-	fs.DurationVar(&o.maxTimeout, "max-timeout", limits.MaxRun, "the longest timeout a run may ask for")
-	fs.DurationVar(&o.drain, "drain", 30*time.Second, "what runs in flight get to end when the service stops")
+	o.timeout, o.maxTimeout, o.drain = 30*time.Second, limits.MaxRun, 30*time.Second
+	fs.Var((*flags.Duration)(&o.timeout), "timeout", "a run's timeout when it names none; a `time` like 30s, or seconds")
+	fs.Var((*flags.Duration)(&o.maxTimeout), "max-timeout", "the longest timeout a run may ask for; a `time` like 5m, or seconds")
+	fs.Var((*flags.Duration)(&o.drain), "drain", "what runs in flight get to end when the service stops; a `time` like 30s, or seconds")
 	fs.StringVar(&o.logLevel, "log-level", "warn", "log at this level: debug, info, warn or error")
 	fs.BoolVar(&o.summary, "summary", false, "with an agent: print at its end which tools ran where")
 	o.tools.flags(fs)
@@ -101,6 +103,13 @@ func (o *localOptions) validate() error {
 		return fmt.Errorf("%w: --dns is %q; it can be relay or none", errUsage, o.dns)
 	case o.isolation != local.Namespaces && o.isolation != local.BareIsolation:
 		return fmt.Errorf("%w: --isolation is %q; it can be namespaces or none", errUsage, o.isolation)
+	case o.max < 1:
+		return fmt.Errorf("%w: --max is %d; it must be at least 1", errUsage, o.max)
+	case o.summary && len(o.agent) == 0:
+		return fmt.Errorf("%w: --summary is for an agent, and there is none: its command goes after --", errUsage)
+	case len(o.hosts) == 0 && !loopback(o.listen):
+		return fmt.Errorf("%w: --listen is %s, which other machines can reach: whoever reaches it can run programs here. "+
+			"If you want that, set --hosts to the names it is asked for by, such as --hosts box.internal:8900", errUsage, o.listen)
 	case o.target < 1 || o.target > o.max:
 		return fmt.Errorf("%w: --target is %d; it can be 1 to --max, which is %d", errUsage, o.target, o.max)
 	case o.timeout <= 0 || o.timeout > o.maxTimeout:
@@ -117,24 +126,32 @@ func (o *localOptions) validate() error {
 	return o.validateLimits()
 }
 
+// loopback says whether only this machine can reach an address to listen on.
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return err != nil || host == "localhost" || ip != nil && ip.IsLoopback() // no address at all is told by the listener
+}
+
 // validateLimits tries the limits one by one, to name the flag of a wrong one.
 func (o *localOptions) validateLimits() error {
+	const unit = "; sizes have a unit, like 512MiB or 64KiB, or are in bytes"
 	mine := o.limits()
 	for _, limit := range []struct {
-		flag string
-		set  func(*wire.Limits)
+		flag, hint string
+		set        func(*wire.Limits)
 	}{
-		{"memory", func(l *wire.Limits) { l.MemoryBytes = mine.MemoryBytes }},
-		{"disk", func(l *wire.Limits) { l.DiskBytes = mine.DiskBytes }},
-		{"processes", func(l *wire.Limits) { l.Processes = mine.Processes }},
-		{"output", func(l *wire.Limits) { l.OutputBytes = mine.OutputBytes }},
-		{"files", func(l *wire.Limits) { l.FilesBytes = mine.FilesBytes }},
-		{"max-timeout", func(l *wire.Limits) { l.MaxRun = mine.MaxRun }},
+		{"memory", unit, func(l *wire.Limits) { l.MemoryBytes = mine.MemoryBytes }},
+		{"disk", unit, func(l *wire.Limits) { l.DiskBytes = mine.DiskBytes }},
+		{"processes", "", func(l *wire.Limits) { l.Processes = mine.Processes }},
+		{"output", unit, func(l *wire.Limits) { l.OutputBytes = mine.OutputBytes }},
+		{"files", unit, func(l *wire.Limits) { l.FilesBytes = mine.FilesBytes }},
+		{"max-timeout", "", func(l *wire.Limits) { l.MaxRun = mine.MaxRun }},
 	} {
 		l := wire.DefaultLimits()
 		limit.set(&l)
 		if err := l.Validate(); err != nil {
-			return fmt.Errorf("%w: --%s: %w", errUsage, limit.flag, err)
+			return fmt.Errorf("%w: --%s: %w%s", errUsage, limit.flag, err, limit.hint)
 		}
 	}
 	return nil

@@ -41,6 +41,8 @@ func TestCannotStart(t *testing.T) {
 	f([]string{"listen", taken.Addr().String(), "in use"}, "--listen", taken.Addr().String())
 	f([]string{"admin-listen", taken.Addr().String(), "in use"}, "--admin-listen", taken.Addr().String())
 	// No Python, and one that is too old.
+	f([]string{"\"/bin/ls\" is no Python", "--python"}, "--python", "/bin/ls")
+	f([]string{"\"/bin/true\" is no Python", "--python"}, "--python", "/bin/true")
 	f([]string{"no-such-python", "--python"}, "--python", "no-such-python")
 	f([]string{"3.7.1", "3.8", "--python"}, "--python", old)
 	// Packages that a sandbox would not see.

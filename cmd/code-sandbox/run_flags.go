@@ -27,7 +27,7 @@ func parseRun(args []string) (runOptions, error) {
 	var o runOptions
 	fs := flag.NewFlagSet("code-sandbox run", flag.ContinueOnError)
 	fs.StringVar(&o.url, "url", "http://127.0.0.1:8900", "run on the service at this `address`")
-	fs.DurationVar(&o.timeout, "timeout", 0, "end the program after this time (default: the service's)")
+	fs.Var((*flags.Duration)(&o.timeout), "timeout", "end the program after this `time`, like 30s, or seconds (default: the service's)")
 	fs.Var(&o.env, "env", "give the program this environment variable, `NAME=VALUE`; may be repeated")
 	fs.Var(&o.files, "file", "lay this file in the working directory, `LOCAL[:PATH]`; may be repeated")
 	fs.BoolVar(&o.stdin, "stdin", false, "pass our standard input to the program, once it has ended")

@@ -41,7 +41,7 @@ func (s *localService) exitCodes(t *testing.T) {
 	// A value at the end is not output.
 	f(0, "", "", "1 + 1")
 	// Not its own, and why.
-	f(124, "begun\n", "timeout of 300ms", "import time; print('begun'); time.sleep(20)", "--timeout", "300ms")
+	f(124, "begun\n", "timeout of 0.3 s", "import time; print('begun'); time.sleep(20)", "--timeout", "300ms")
 	f(137, "", "memory limit of 128 MiB", "b = bytearray(300 << 20)\nfor i in range(0, len(b), 4096): b[i] = 1")
 	f(139, "", "signal 11", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
 	// Refused by the service, in its words.

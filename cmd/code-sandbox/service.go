@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/code-sandbox/code-sandbox/cmd/version"
 	"github.com/code-sandbox/code-sandbox/pool"
 	"github.com/code-sandbox/code-sandbox/pool/local"
+	"github.com/code-sandbox/code-sandbox/pool/runner"
 	"github.com/code-sandbox/code-sandbox/pool/wire"
 	"github.com/code-sandbox/code-sandbox/sidecar"
 	"github.com/code-sandbox/code-sandbox/toolproxy"
@@ -113,6 +115,9 @@ func (s *service) makePool(registry *prometheus.Registry) (err error) {
 	}
 	s.pool, err = pool.New(pool.Options{
 		Driver: s.driver, Templates: templates, Target: s.opts.target, Max: s.opts.max, MaxTemplates: maxTemplates, MaxWait: time.Minute,
+		// More at once only take the processor from each other, and from the runs
+		// before them: then a later caller's answer is ready first.
+		MaxStarting:    max(4, 2*runtime.NumCPU()),
 		QueuePerCaller: 256, DrainTimeout: s.opts.drain, Logger: s.log.Named("pool"), Registerer: registry,
 	})
 	return err
@@ -176,7 +181,17 @@ func (s *service) limits() sidecar.Limits {
 		Network: map[string]string{"relay": "dns", "none": "none"}[s.opts.dns], MemoryBytes: t.MemoryBytes, DiskBytes: t.DiskBytes,
 		DiskFiles: t.DiskFiles, Processes: t.Processes, OpenFiles: t.OpenFiles, OutputBytes: t.OutputBytes, FilesBytes: t.FilesBytes,
 	}
+	l.Sandbox.AnswerFiles, l.Sandbox.DNSLookups, l.Sandbox.Warm, l.Sandbox.Sandboxes = runner.MaxFiles, local.DNSLookups, s.opts.target, s.opts.max
+	if s.opts.dns == "none" {
+		l.Sandbox.DNSLookups = 0
+	}
+	crossing := toolproxy.DefaultLimits()
+	l.Tools = &sidecar.ToolLimits{
+		Mode: s.opts.tools.mode, Calls: toolproxy.MaxCalls, ArgsBytes: crossing.ArgsBytes, ResultBytes: crossing.ResultBytes,
+		Depth: crossing.Depth, Nodes: crossing.Nodes, MaxTimeout: l.Request.MaxTimeout,
+	}
 	if s.opts.isolation == local.BareIsolation { // what does not hold is not told
+		l.Sandbox.DNSLookups = 0
 		l.Sandbox.Network, l.Sandbox.DiskBytes, l.Sandbox.DiskFiles, l.Sandbox.Processes = "host", 0, 0, 0
 	}
 	return l

@@ -21,9 +21,11 @@ type toolOptions struct {
 	envAllow, allowResults flags.List
 	functions, firstParty  flags.List
 	timeout                seconds
+	grants                 grants
 }
 
 func (o *toolOptions) flags(fs *flag.FlagSet) {
+	fs.Var(&o.grants, "tool-grant", "let a tool reach hosts, by a proxy: `TOOL=HOST[:PORT][,HOST...]`; repeat it for more, or separate by spaces")
 	fs.StringVar(&o.mode, "tools", "enforce", "tool calls: enforce (in a sandbox or not at all), audit (in the agent, told where they would run) or off")
 	o.common(fs)
 }
@@ -45,7 +47,7 @@ func (o *toolOptions) common(fs *flag.FlagSet) {
 func (o *toolOptions) policy(longest time.Duration) toolproxy.Policy {
 	return toolproxy.Policy{
 		Mode: toolproxy.Mode(o.mode), Include: o.include, Exclude: o.exclude, Context: o.context, EnvAllow: o.envAllow,
-		AllowResults: o.allowResults, Timeout: time.Duration(o.timeout), MaxTimeout: longest,
+		AllowResults: o.allowResults, Timeout: time.Duration(o.timeout), MaxTimeout: longest, Grants: o.grants,
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"text/tabwriter"
 	"time"
 
@@ -34,6 +35,11 @@ func parseTools(args []string) (o toolsOptions, err error) {
 	fs := flag.NewFlagSet("code-sandbox tools", flag.ContinueOnError)
 	o.tools.common(fs)
 	fs.StringVar(&o.logLevel, "log-level", "error", "log at this level: debug, info, warn or error")
+	fs.Usage = func() {
+		_, _ = fmt.Fprint(fs.Output(), "code-sandbox tools [flags] -- COMMAND ...\n\n"+
+			"Runs an agent as it is, with no sandbox, and says at its end where each of its tools would run.\n\n")
+		fs.PrintDefaults()
+	}
 	args, o.agent = splitAgent(args)
 	if err := flags.Parse(fs, args); err != nil {
 		return o, err
@@ -95,7 +101,19 @@ func runTools(o toolsOptions) error {
 // places are the words for decisions, as a reader has them.
 var decisionPlaces = map[string]string{"sandboxed": "a sandbox", "stays": "the agent", "refused": "nowhere"}
 
-// printTools prints where each tool would run, and what to change.
+func place(t toolproxy.Tool) string { return cmp.Or(decisionPlaces[t.Decision], t.Decision) }
+
+// audited is how many calls were counted. Those of a tool that stays in the
+// agent are not.
+func audited(t toolproxy.Tool) string {
+	if t.Decision == "stays" {
+		return "-"
+	}
+	return strconv.FormatInt(t.Audited, 10)
+}
+
+// printTools prints where each tool would run, how often it was called, and what
+// to change.
 func printTools(w io.Writer, tools []toolproxy.Tool, frameworks []toolproxy.Framework) {
 	say(w, "\n")
 	if len(tools) == 0 {
@@ -103,9 +121,9 @@ func printTools(w io.Writer, tools []toolproxy.Tool, frameworks []toolproxy.Fram
 			"functions of hand-written dispatch are named with --tool-functions.\n")
 	} else {
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		say(table, "TOOL\tFRAMEWORK\tFUNCTION\tRUNS IN\tWHY, AND WHAT TO CHANGE\n")
+		say(table, "TOOL\tFRAMEWORK\tFUNCTION\tRUNS IN\tCALLS\tWHY, AND WHAT TO CHANGE\n")
 		for _, t := range sorted(tools) {
-			say(table, "%s\t%s\t%s:%s\t%s\t%s\n", t.Tool, t.Framework, t.Module, t.Qualname, cmp.Or(decisionPlaces[t.Decision], t.Decision), oneLine(t.Message))
+			say(table, "%s\t%s\t%s:%s\t%s\t%s\t%s\n", t.Tool, t.Framework, t.Module, t.Qualname, place(t), audited(t), oneLine(t.Message))
 		}
 		_ = table.Flush() // to a terminal or a pipe: nobody is left to be told
 	}
@@ -114,6 +132,16 @@ func printTools(w io.Writer, tools []toolproxy.Tool, frameworks []toolproxy.Fram
 			say(w, "\n%s %s (%s): %s\n", f.Name, f.Version, f.State, oneLine(f.Detail))
 		}
 	}
+}
+
+// printAudit prints what enforce mode would have made of the calls of each tool.
+func printAudit(w io.Writer, tools []toolproxy.Tool) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	say(table, "\nTOOL\tFRAMEWORK\tWOULD RUN IN\tCALLS IN THE AGENT\n")
+	for _, t := range sorted(tools) {
+		say(table, "%s\t%s\t%s\t%s\n", t.Tool, t.Framework, place(t), audited(t))
+	}
+	_ = table.Flush()
 }
 
 // printSummary prints what became of the calls of each tool.
@@ -131,7 +159,7 @@ func printSummary(w io.Writer, tools []toolproxy.Tool, used []toolproxy.Used) {
 		if u.Calls > 0 {
 			mean = fmt.Sprintf("%.1f ms", float64(u.Took.Microseconds())/1000/float64(u.Calls))
 		}
-		say(table, "%s\t%s\t%s\t%d\t%d\t%s\t%d\n", t.Tool, t.Framework, cmp.Or(decisionPlaces[t.Decision], t.Decision), u.Calls, u.Warm, mean, u.Failed)
+		say(table, "%s\t%s\t%s\t%d\t%d\t%s\t%d\n", t.Tool, t.Framework, place(t), u.Calls, u.Warm, mean, u.Failed)
 	}
 	_ = table.Flush()
 }

@@ -7,9 +7,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/code-sandbox/code-sandbox/sidecar/request"
 )
 
 // ErrUsage marks a mistake in how a program was called: exit code 2.
@@ -27,7 +31,7 @@ func Parse(fs *flag.FlagSet, args []string) error {
 			usage()
 			return err
 		}
-		return fmt.Errorf("%w: %w; %s -h lists the flags", ErrUsage, err, fs.Name())
+		return fmt.Errorf("%w: %w; %s%s -h lists the flags", ErrUsage, err, meant(fs, args), fs.Name())
 	}
 	given := map[string]bool{}
 	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
@@ -44,6 +48,43 @@ func Parse(fs *flag.FlagSet, args []string) error {
 	})
 	return errors.Join(errs...)
 }
+
+// meant proposes a flag for the first that there is not.
+func meant(fs *flag.FlagSet, args []string) string {
+	var names []string
+	fs.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
+	for _, arg := range args {
+		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		if !strings.HasPrefix(arg, "-") || name == "" || fs.Lookup(name) != nil {
+			continue
+		}
+		if near := request.Nearest(name, names); near != "" {
+			return fmt.Sprintf("did you mean --%s? ", near)
+		}
+		break
+	}
+	return ""
+}
+
+// Duration is a flag of time: "30s", "5m", or a plain number of seconds.
+type Duration time.Duration
+
+// Set implements flag.Value.
+func (d *Duration) Set(text string) error {
+	if n, err := strconv.ParseFloat(text, 64); err == nil && math.Abs(n) < 1e6 {
+		*d = Duration(n * float64(time.Second))
+		return nil
+	}
+	parsed, err := time.ParseDuration(text)
+	if err != nil {
+		return fmt.Errorf("%q is not a time such as 30s", text)
+	}
+	*d = Duration(parsed)
+	return nil
+}
+
+// String implements flag.Value.
+func (d *Duration) String() string { return time.Duration(*d).String() }
 
 // Size is a flag in bytes: "512MiB", "64KiB", "1GiB" or a plain number.
 type Size int64

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 
 	"github.com/code-sandbox/code-sandbox/pool"
@@ -75,7 +76,7 @@ func TestPods(t *testing.T) {
 		c.DNSConfig = &corev1.PodDNSConfig{Nameservers: []string{"169.254.20.10"}}
 		c.Labels = map[string]string{"team": "ml", LabelKind: "forged", "istio.io/dataplane-mode": "ambient"}
 		c.Annotations = map[string]string{"cost": "42", "linkerd.io/inject": "enabled"}
-		c.Life, c.CPU, c.User = 10*time.Minute, "250m", 20000
+		c.Life, c.CPU, c.CPURequest, c.User = 10*time.Minute, "250m", "50m", 20000
 		template.Preload = []string{"numpy", "pandas"}
 	})
 	// No lookups, and the runner from an image volume.
@@ -114,7 +115,12 @@ func TestPodsAreLocked(t *testing.T) {
 				t.Errorf("the container %q is not locked down", all.Name)
 			}
 			for name, limit := range all.Resources.Limits {
-				if request := all.Resources.Requests[name]; request.Cmp(limit) != 0 || limit.IsZero() {
+				// Processors are shared; the rest is set aside whole.
+				want := limit
+				if name == corev1.ResourceCPU {
+					want = resource.MustParse("100m")
+				}
+				if request := all.Resources.Requests[name]; request.Cmp(want) != 0 || limit.IsZero() {
 					t.Errorf("%s of %q: request %v, limit %v", name, all.Name, &request, &limit)
 				}
 			}

@@ -45,6 +45,10 @@ func (z *zygote) spawn(ctx context.Context, fds []int, exited func(exit)) (initF
 		return s.initFD, s.mainFD, s.err
 	case <-ctx.Done():
 		b.abandon()
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			z.fallSilent()
+			return -1, -1, fmt.Errorf("the zygote does not answer: %w", ctx.Err())
+		}
 		return -1, -1, ctx.Err()
 	}
 }

@@ -84,6 +84,10 @@ func (b *brood) pick(ctx context.Context) (*zygote, error) {
 	if b.isClosed() { // told under the slot's lock: close waits for that
 		return nil, errForgotten
 	}
+	if s.zygote != nil && !s.renewing && s.zygote.isSilent() {
+		b.retire(s.zygote)
+		s.zygote = nil
+	}
 	if s.zygote == nil || s.zygote.ended() {
 		z, err := b.make(ctx)
 		if err != nil {
@@ -123,10 +127,10 @@ func (b *brood) retire(old *zygote) {
 	b.sweep()
 }
 
-// sweep closes the retired zygotes that are empty. The caller holds the lock.
+// sweep closes the retired zygotes that are empty, or silent for long. The caller holds the lock.
 func (b *brood) sweep() {
 	b.retired = slices.DeleteFunc(b.retired, func(z *zygote) bool {
-		if !z.idle() {
+		if !z.idle() && !z.overdue() {
 			return false
 		}
 		b.renew.Go(z.close)
@@ -165,14 +169,16 @@ func (b *brood) close() {
 	b.renew.Wait()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	var all sync.WaitGroup // side by side: the kernel takes its time with each one's namespaces
 	for i := range b.slots {
 		if z := b.slots[i].zygote; z != nil {
-			z.close()
+			all.Go(z.close)
 		}
 	}
 	for _, z := range b.retired {
-		z.close()
+		all.Go(z.close)
 	}
+	all.Wait()
 }
 
 func (b *brood) isClosed() bool {

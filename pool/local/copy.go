@@ -6,12 +6,15 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/code-sandbox/code-sandbox/pool"
 	"github.com/code-sandbox/code-sandbox/pool/api"
+	"github.com/code-sandbox/code-sandbox/pool/egress"
 	"github.com/code-sandbox/code-sandbox/pool/runner"
 	"github.com/code-sandbox/code-sandbox/pool/wire"
 )
@@ -27,7 +30,27 @@ func copyExecution(c *wire.Copy, hook string) *execution {
 	env := map[string]string{"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "USER": "sandbox"}
 	maps.Copy(env, c.Env)
 	env["HOME"], env["TMPDIR"] = "/tmp", "/tmp"
+	if c.Egress != nil {
+		maps.Copy(env, proxyEnv(c.Egress.Hosts))
+	}
 	return &execution{Argv: argv, Env: env, TwoEnds: true}
+}
+
+// proxyEnv is how programs learn of the proxy, in both spellings. What they serve
+// to themselves goes past it, unless that is the name of a granted host.
+func proxyEnv(hosts []string) map[string]string {
+	var own []string
+	for _, name := range []string{"localhost", "127.0.0.1", "::1"} {
+		if !slices.ContainsFunc(hosts, func(h string) bool { return strings.HasPrefix(strings.TrimPrefix(h, "["), name) }) {
+			own = append(own, name)
+		}
+	}
+	proxy := fmt.Sprintf("http://127.0.0.1:%d", egress.Port)
+	env := map[string]string{}
+	for name, value := range map[string]string{"http_proxy": proxy, "https_proxy": proxy, "no_proxy": strings.Join(own, ",")} {
+		env[name], env[strings.ToUpper(name)] = value, value
+	}
+	return env
 }
 
 // copyConfig is what the zygote of a copy is told. It is made anew for each
@@ -35,6 +58,9 @@ func copyExecution(c *wire.Copy, hook string) *execution {
 func (d *Driver) copyConfig(t pool.Template) (zygoteConfig, error) {
 	if d.opts.Hook == "" {
 		return zygoteConfig{}, api.Errorf(api.Unsandboxable, "this service was started without the tool-call hook").Because("no_hook")
+	}
+	if t.Copy.Egress != nil && d.opts.Egress == nil {
+		return zygoteConfig{}, api.Errorf(api.Unsandboxable, "this service was started without an egress proxy, which the tool is granted").Because("no_egress")
 	}
 	v, err := lookAt(t.Copy, d.opts.Hook, homes(), !d.unprivileged)
 	if err != nil {
@@ -44,6 +70,9 @@ func (d *Driver) copyConfig(t pool.Template) (zygoteConfig, error) {
 	c.Fresh = false
 	c.Paths, c.Masks, c.Links = v.paths, v.masks, v.links
 	c.Exec = copyExecution(t.Copy, d.opts.Hook)
+	if t.Copy.Egress != nil {
+		c.EgressPort = egress.Port
+	}
 	return c, nil
 }
 

@@ -18,9 +18,8 @@ import (
 const (
 	dnsTimeout    = 800 * time.Millisecond // under the second that resolv.conf gives an answer
 	dnsMessage    = 4096                   // bytes
-	dnsLookups    = 1000                   // a run
 	dnsConcurrent = 8
-	dnsPause      = time.Millisecond // after each one past dnsLookups: a flood takes no processor
+	dnsPause      = time.Millisecond // after each one past DNSLookups: a flood takes no processor
 )
 
 // relay answers a sandbox's DNS questions by asking this machine's name
@@ -29,6 +28,9 @@ const (
 type relay struct {
 	servers []string      // host:port
 	lookups *atomic.Int64 // questions answered so far, all sandboxes together
+
+	// For tests that show what each stops: any message passes, and any number.
+	plain, unbounded bool
 }
 
 // nameServers reads the machine's own configuration.
@@ -56,7 +58,7 @@ func (r *relay) serve(conn net.PacketConn) {
 		}
 		question := append([]byte(nil), buf[:size]...)
 		r.lookups.Add(1)
-		if n >= dnsLookups {
+		if n >= DNSLookups && !r.unbounded {
 			reply(conn, failure(question, dnsmessage.RCodeRefused), from)
 			time.Sleep(dnsPause)
 			continue
@@ -80,14 +82,14 @@ func reply(conn net.PacketConn, answer []byte, to net.Addr) {
 // only lookups pass, and only as a message of our own making, since a name
 // server may take updates from this machine.
 func (r *relay) answer(ctx context.Context, asked []byte) []byte {
-	question, err := parseQuestion(asked)
+	message, err := r.message(asked)
 	if err != nil {
 		return failure(asked, dnsmessage.RCodeRefused)
 	}
 	ctx, cancel := context.WithTimeout(ctx, dnsTimeout)
 	defer cancel()
 	for _, server := range r.servers {
-		if answer := ask(ctx, server, question); answer != nil {
+		if answer := ask(ctx, server, message); answer != nil {
 			copy(answer, asked[:2]) // the id that the program asked with
 			return answer
 		}
@@ -96,6 +98,24 @@ func (r *relay) answer(ctx context.Context, asked []byte) []byte {
 }
 
 var errNoQuestion = errors.New("not a lookup of one name")
+
+// message asks in words of our own what a program has asked.
+func (r *relay) message(asked []byte) ([]byte, error) {
+	if r.plain && len(asked) > 2 {
+		return asked, nil
+	}
+	question, err := parseQuestion(asked)
+	if err != nil {
+		return nil, err
+	}
+	var id [2]byte
+	rand.Read(id[:])
+	message := dnsmessage.Message{
+		Header:    dnsmessage.Header{ID: binary.BigEndian.Uint16(id[:]), RecursionDesired: true},
+		Questions: []dnsmessage.Question{question},
+	}
+	return message.Pack()
+}
 
 // parseQuestion takes the one question out of a message.
 func parseQuestion(message []byte) (q dnsmessage.Question, err error) {
@@ -118,18 +138,8 @@ func parseQuestion(message []byte) (q dnsmessage.Question, err error) {
 	return questions[0], nil
 }
 
-// ask puts the question to one server; nil when no answer to it comes.
-func ask(ctx context.Context, server string, question dnsmessage.Question) []byte {
-	var id [2]byte
-	rand.Read(id[:])
-	message := dnsmessage.Message{
-		Header:    dnsmessage.Header{ID: binary.BigEndian.Uint16(id[:]), RecursionDesired: true},
-		Questions: []dnsmessage.Question{question},
-	}
-	packed, err := message.Pack()
-	if err != nil {
-		return nil
-	}
+// ask puts a question to one server; nil when no answer to it comes.
+func ask(ctx context.Context, server string, message []byte) []byte {
 	conn, err := new(net.Dialer).DialContext(ctx, "udp", server)
 	if err != nil {
 		return nil
@@ -138,7 +148,7 @@ func ask(ctx context.Context, server string, question dnsmessage.Question) []byt
 	if deadline, ok := ctx.Deadline(); ok {
 		conn.SetDeadline(deadline)
 	}
-	if _, err := conn.Write(packed); err != nil {
+	if _, err := conn.Write(message); err != nil {
 		return nil
 	}
 	buf := make([]byte, dnsMessage)
@@ -148,7 +158,7 @@ func ask(ctx context.Context, server string, question dnsmessage.Question) []byt
 			return nil
 		}
 		var p dnsmessage.Parser
-		if head, err := p.Start(buf[:n]); err == nil && head.Response && head.ID == message.ID {
+		if head, err := p.Start(buf[:n]); err == nil && head.Response && head.ID == binary.BigEndian.Uint16(message) {
 			return buf[:n]
 		}
 	}

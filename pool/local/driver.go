@@ -22,6 +22,7 @@ import (
 
 	"github.com/code-sandbox/code-sandbox/pool"
 	"github.com/code-sandbox/code-sandbox/pool/api"
+	"github.com/code-sandbox/code-sandbox/pool/egress"
 )
 
 const (
@@ -32,6 +33,9 @@ const (
 	hostID       = 64000            // first user and group id of programs, outside their namespace
 	hostIDs      = 1024             // more than there are sandboxes at once
 )
+
+// DNSLookups is how many DNS questions of one run are asked; the rest are refused.
+const DNSLookups = 1000
 
 // Namespaces is what a Driver puts around a program.
 const Namespaces = "namespaces"
@@ -49,6 +53,8 @@ type Options struct {
 	// Hook is the folder of the tool-call hook (toolproxy/hook/py), which copies
 	// are started with. Without it, no copy can be made.
 	Hook string
+	// Egress serves copies that may reach hosts. Without it, none is made.
+	Egress *egress.Proxy
 	// NameServers answer lookups, as host:port; nil means the machine's own.
 	NameServers []string
 	// Without leaves out layers of the isolation by name. It exists for tests
@@ -91,7 +97,10 @@ func New(opts Options) (*Driver, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	d := &Driver{
 		opts: opts, unprivileged: !mayMount(),
-		relay:    &relay{servers: servers, lookups: new(atomic.Int64)},
+		relay: &relay{
+			servers: servers, lookups: new(atomic.Int64),
+			plain: slices.Contains(opts.Without, "relay"), unbounded: slices.Contains(opts.Without, "lookups"),
+		},
 		watchdog: newWatchdog(opts.MemoryBytes), stop: cancel,
 		roster: newRoster[*sandbox](), zygotes: map[string]*brood{},
 	}
@@ -210,9 +219,11 @@ func (d *Driver) Close() error {
 	d.zygotes = nil
 	d.zygotesMu.Unlock()
 	err := d.closeAll()
+	var all sync.WaitGroup
 	for _, b := range broods {
-		b.close()
+		all.Go(b.close)
 	}
+	all.Wait()
 	d.stop()
 	d.background.Wait()
 	if d.cgroups != nil {
@@ -239,5 +250,8 @@ func (d *Driver) config(t pool.Template) zygoteConfig {
 	c.Preload = append([]string{}, c.Preload...) // [], not null
 	c.Without = append([]string{}, c.Without...)
 	c.Masks, c.Links = []string{}, map[string]string{}
+	if d.without("root") {
+		c.Paths = append(c.Paths, machinePaths()...)
+	}
 	return c
 }

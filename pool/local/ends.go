@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -71,7 +72,7 @@ func closeFDs(fds ...int) {
 func (s *sandbox) await(ctx context.Context) error {
 	stop := s.bounded(ctx)
 	defer stop()
-	buf, oob := make([]byte, 600), make([]byte, unix.CmsgSpace(2*4))
+	buf, oob := make([]byte, 600), make([]byte, unix.CmsgSpace(3*4))
 	n, oobn, _, _, err := s.control.ReadMsgUnix(buf, oob)
 	if err != nil || n == 0 || buf[0] != 'F' {
 		return notReady(buf[:max(n, 0)], err) // n is -1 when the socket was closed meanwhile
@@ -122,12 +123,33 @@ func (s *sandbox) takeOver(oob []byte) error {
 		return err
 	}
 	s.workDir = os.NewFile(uintptr(fds[0]), "work")
-	if len(fds) > 1 {
-		f := os.NewFile(uintptr(fds[1]), "dns")
-		defer f.Close()
-		if s.dns, err = net.FilePacketConn(f); err != nil {
+	sockets := fds[1:] // for lookups, where there is a network; and for egress
+	defer closeFDs(sockets...)
+	if len(sockets) > 0 {
+		if s.dns, err = ofSocket(sockets[0], net.FilePacketConn); err != nil {
 			return fmt.Errorf("cannot use a sandbox's DNS socket: %w", err)
 		}
 	}
+	if s.copy == nil || s.copy.Egress == nil {
+		return nil
+	}
+	if len(sockets) < 2 {
+		return errors.New("the sandbox gave no socket for egress")
+	}
+	if s.egress, err = ofSocket(sockets[1], net.FileListener); err != nil {
+		return fmt.Errorf("cannot use a sandbox's egress socket: %w", err)
+	}
 	return nil
+}
+
+// ofSocket makes one of package net's of a duplicate of a socket.
+func ofSocket[T any](fd int, of func(*os.File) (T, error)) (T, error) {
+	duplicate, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	f := os.NewFile(uintptr(duplicate), "socket")
+	defer f.Close()
+	return of(f)
 }

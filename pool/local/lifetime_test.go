@@ -123,8 +123,8 @@ func TestLookPython(t *testing.T) {
 	}
 	f(systemPython, "")
 	f("no-such-python", "--python")
-	f("/bin/true", "cannot understand")
-	f("/bin/false", "cannot ask")
+	f("/bin/true", "is no Python")
+	f("/bin/false", "is no Python")
 }
 
 // A brood that is closed while one of its zygotes is being made leaves none.

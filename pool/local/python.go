@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -61,14 +62,15 @@ func LookPython(ctx context.Context, name string) (Python, error) {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return Python{}, fmt.Errorf("cannot ask %q what it is: %w: %s", path, err, strings.TrimSpace(stderr.String()))
+		return Python{}, fmt.Errorf("%q is no Python, or one that does not work: name a CPython 3.8 or newer with --python; asked what it is, it ended with %w: %s",
+			path, err, strings.TrimSpace(stderr.String()))
 	}
 	var found struct {
 		Python
 		Supported bool `json:"supported"`
 	}
 	if err := json.Unmarshal(out, &found); err != nil {
-		return Python{}, fmt.Errorf("cannot understand what %q says of itself: %w", path, err)
+		return Python{}, fmt.Errorf("%q is no Python, or one that does not work: name a CPython 3.8 or newer with --python; what it says of itself cannot be read: %w", path, err)
 	}
 	if !found.Supported {
 		return Python{}, fmt.Errorf("%q is version %s; CPython 3.8 or newer is needed: name one with --python", path, found.Version)
@@ -89,6 +91,20 @@ func rootPaths(python Python) []string {
 	}
 	for _, p := range append(python.Prefixes, python.Path...) {
 		paths = addPath(paths, filepath.Clean(p))
+	}
+	return paths
+}
+
+// machinePaths are this machine's other folders, for tests that show what is
+// kept from programs by not being among rootPaths.
+func machinePaths() (paths []string) {
+	// Their own, and one where the root can be put together.
+	kept := []string{"/dev", "/etc", "/mnt", "/proc", "/run", "/scratch", "/sys", "/tmp", "/work"}
+	all, _ := filepath.Glob("/*")
+	for _, p := range append(all, "/etc/shadow", "/etc/hostname") {
+		if !slices.Contains(kept, p) {
+			paths = append(paths, p)
+		}
 	}
 	return paths
 }

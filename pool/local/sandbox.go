@@ -36,6 +36,7 @@ type sandbox struct {
 	stdout, stderr *os.File
 	workDir        *os.File
 	dns            net.PacketConn // nil without a relay
+	egress         net.Listener   // nil where nothing may be reached
 	cgroup         *cgroup        // nil where memory is watched instead
 
 	running   sync.Mutex // held by Run: descriptors are closed only after it
@@ -69,12 +70,24 @@ func (s *sandbox) Run(ctx context.Context, req *wire.Request, sink wire.Sink) (*
 		Interrupt: func() { unix.PidfdSendSignal(s.mainFD, sigRTMax, nil, 0) },
 		Kill:      s.kill, Gone: s.waitGone, OOMKills: oomKills,
 	}
+	closeEgress := s.serveEgress()
 	res, err := s.execute(ctx, process, req, sink)
+	denied := closeEgress()
 	if err != nil {
 		return nil, err
 	}
+	res.EgressDenied = denied
 	res.Isolation = Namespaces
 	return res, nil
+}
+
+// serveEgress answers as a proxy until the returned function is called, which
+// tells the hosts that were denied.
+func (s *sandbox) serveEgress() func() []string {
+	if s.egress == nil {
+		return func() []string { return nil }
+	}
+	return s.driver.opts.Egress.Serve(s.egress, s.id, s.copy.Egress).Close
 }
 
 func (s *sandbox) execute(ctx context.Context, p *runner.Process, req *wire.Request, sink wire.Sink) (*wire.Result, error) {
@@ -190,6 +203,9 @@ func (s *sandbox) close() {
 	}
 	if s.dns != nil {
 		s.dns.Close()
+	}
+	if s.egress != nil {
+		_ = s.egress.Close() // the run has closed it
 	}
 	unix.Close(s.initFD)
 	unix.Close(s.mainFD)

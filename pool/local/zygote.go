@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -42,6 +43,10 @@ type zygoteConfig struct {
 	Start        string   `json:"start"` // argument of a fresh interpreter
 	Without      []string `json:"without"`
 
+	// EgressPort is where the proxy listens inside of copies that may reach hosts;
+	// 0 in others.
+	EgressPort int `json:"egress_port"`
+
 	// Of copies: what to execute once the sandbox is closed in, and what of the
 	// paths is hidden or named by a link.
 	Exec  *execution        `json:"exec"`
@@ -73,6 +78,10 @@ type zygote struct {
 	pending map[uint64]*birth
 	running map[uint64]func(exit)
 	gone    error // set when the zygote has ended
+	// silent is when it first left a spawn unanswered past its bound: it may be
+	// stopped, or stuck. What runs in it still may, for longest.
+	silent  time.Time
+	longest time.Duration
 }
 
 // startZygote starts one and waits until it has imported and built its root.
@@ -89,11 +98,12 @@ func startZygote(ctx context.Context, python Python, config zygoteConfig, ids *a
 		exited:  make(chan struct{}),
 		ids:     ids,
 		born:    time.Now(),
+		longest: config.Limits.MaxRun + startBound,
 		pending: map[uint64]*birth{},
 		running: map[uint64]func(exit){},
 	}
 	theirs := os.NewFile(uintptr(pair[1]), "zygote")
-	err = z.start(python, theirs, config.Unprivileged)
+	err = z.start(python, theirs, config)
 	theirs.Close()
 	if err != nil {
 		z.channel.Close()
@@ -109,7 +119,7 @@ func startZygote(ctx context.Context, python Python, config zygoteConfig, ids *a
 
 // start executes the interpreter. The goroutine that starts it also waits for
 // it, on one thread: the parent-death signal follows the thread, not the process.
-func (z *zygote) start(python Python, channel *os.File, unprivileged bool) error {
+func (z *zygote) start(python Python, channel *os.File, config zygoteConfig) error {
 	program, err := zygoteProgram()
 	if err != nil {
 		return err
@@ -119,6 +129,9 @@ func (z *zygote) start(python Python, channel *os.File, unprivileged bool) error
 	cmd := exec.Command(python.Executable, "-I", "-S", "-B", "/proc/self/fd/4")
 	// Symbols are looked up once here, not again in every fork.
 	cmd.Env = append(zygoteEnv(python), "LD_BIND_NOW=1")
+	if slices.Contains(config.Without, "environment") {
+		cmd.Env = append(os.Environ(), cmd.Env...)
+	}
 	cmd.Dir = "/"
 	cmd.Stderr = stderr
 	cmd.ExtraFiles = []*os.File{channel, program}
@@ -127,7 +140,7 @@ func (z *zygote) start(python Python, channel *os.File, unprivileged bool) error
 		Pdeathsig:  syscall.SIGKILL,
 		Setsid:     true,
 	}
-	if unprivileged {
+	if config.Unprivileged {
 		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
 		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}

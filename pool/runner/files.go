@@ -16,7 +16,7 @@ import (
 
 // Bounds on the list of files itself; content has wire.Limits.FilesBytes.
 const (
-	maxFiles   = 200
+	MaxFiles   = 200 // in an answer
 	maxOmitted = 100
 	maxWalk    = 20000 // entries looked at
 	// Each entry is reached by walking down to it: deep trees cost their square.
@@ -126,8 +126,8 @@ func (c *collector) take(name string) {
 	switch {
 	case size > c.left:
 		c.omit(name, size, fmt.Sprintf("the files of an answer may hold %d bytes together", c.budget))
-	case len(c.files) == maxFiles:
-		c.omit(name, size, fmt.Sprintf("an answer holds at most %d files", maxFiles))
+	case len(c.files) == MaxFiles:
+		c.omit(name, size, fmt.Sprintf("an answer holds at most %d files", MaxFiles))
 	default:
 		c.add(name, size, f)
 	}
@@ -183,5 +183,8 @@ func mediaType(name string, content []byte) string {
 		return t
 	}
 	t, _, _ := strings.Cut(http.DetectContentType(content), ";")
+	if strings.HasPrefix(t, "text/") && !utf8.Valid(content) { // it takes any bytes above 0x7f for text
+		return "application/octet-stream"
+	}
 	return t
 }

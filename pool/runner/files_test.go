@@ -109,7 +109,7 @@ func TestCollectIsBounded(t *testing.T) {
 		}
 		return nil
 	})
-	if len(files) != maxFiles || len(omitted) != maxOmitted+1 || !strings.HasPrefix(omitted["…"], "700 more") {
+	if len(files) != MaxFiles || len(omitted) != maxOmitted+1 || !strings.HasPrefix(omitted["…"], "700 more") {
 		t.Errorf("%d files, %d omitted, %q", len(files), len(omitted), omitted["…"])
 	}
 }
@@ -180,4 +180,18 @@ func TestCollectFromAClosedFolder(t *testing.T) {
 	if len(files) != 1 {
 		t.Errorf("files %v", files)
 	}
+}
+
+// Bytes that are no text are not called text.
+func TestMediaTypeOfBytes(t *testing.T) {
+	f := func(name, content, want string) {
+		t.Helper()
+		if got := mediaType(name, []byte(content)); got != want {
+			t.Errorf("%s with %q: %s, not %s", name, content, got, want)
+		}
+	}
+	// One byte that starts no character.
+	f("x", "\xff", "application/octet-stream")
+	// Text stays text.
+	f("x", "é", "text/plain")
 }

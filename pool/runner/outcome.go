@@ -53,8 +53,8 @@ func (e ending) verdict() verdict {
 		return e.outOfMemory()
 	case e.timeout > 0:
 		return verdict{wire.Timeout, 128 + int(syscall.SIGKILL), fmt.Sprintf(
-			"The program did not end within its timeout of %s; timeout_seconds may be at most %g.",
-			e.timeout, e.limits.MaxRun.Seconds()), nil}
+			"The program did not end within its timeout of %g s; timeout_seconds may be at most %g.",
+			e.timeout.Seconds(), e.limits.MaxRun.Seconds()), nil}
 	case e.record == nil && e.status.Signaled():
 		sig := e.status.Signal()
 		return verdict{wire.Killed, 128 + int(sig), fmt.Sprintf("The program was ended by signal %d (%s).", int(sig), sig), nil}

@@ -35,7 +35,7 @@ func TestVerdict(t *testing.T) {
 	f(ending{status: signal(syscall.SIGSEGV)}, wire.Killed, 139, "signal 11 (segmentation fault)")
 	f(ending{status: signal(syscall.SIGABRT)}, wire.Killed, 134, "signal 6")
 	// Our own end of it.
-	f(ending{timeout: time.Second, status: signal(syscall.SIGKILL)}, wire.Timeout, 137, "timeout of 1s")
+	f(ending{timeout: time.Second, status: signal(syscall.SIGKILL)}, wire.Timeout, 137, "timeout of 1 s")
 	// A limit.
 	f(ending{status: signal(syscall.SIGKILL), oomKills: true}, wire.OutOfMemory, 137, "512 MiB")
 	f(ending{record: &record{}, oomKills: true}, wire.OutOfMemory, 137, "512 MiB")

@@ -20,7 +20,7 @@ import (
 // How long each step after the program's end may take.
 const (
 	interruptGrace = 250 * time.Millisecond // from the deadline's signal to the kill
-	recordGrace    = 50 * time.Millisecond  // for the record of a process that has exited
+	recordGrace    = 500 * time.Millisecond // for the record of a process that has exited: it is there already, unless this machine is very busy
 	drainGrace     = 100 * time.Millisecond // for the last output of a killed tree
 	deathGrace     = 5 * time.Second        // for a killed tree to be gone
 	sendBound      = 20 * time.Second       // for the interpreter to take in its request

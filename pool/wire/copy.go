@@ -25,6 +25,8 @@ type Copy struct {
 	// are JSON objects that only the copy's own program reads.
 	Boot   json.RawMessage `json:"boot"`
 	Target json.RawMessage `json:"target"`
+	// Egress is what the copy may reach; nil is nothing.
+	Egress *Egress `json:"egress,omitempty"`
 
 	once sync.Once
 	key  string

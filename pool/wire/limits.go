@@ -37,18 +37,19 @@ func (l Limits) Validate() error {
 	for _, v := range []struct {
 		name         string
 		value, least int64
+		unit         string
 	}{
-		{"memory", l.MemoryBytes, 16 << 20},
-		{"disk", l.DiskBytes, 1 << 20},
-		{"disk files", l.DiskFiles, 64},
-		{"processes", int64(l.Processes), 4},
-		{"open files", int64(l.OpenFiles), 32},
-		{"output", int64(l.OutputBytes), 1 << 10},
-		{"answer files", l.FilesBytes, 0},
-		{"run time in nanoseconds", int64(l.MaxRun), int64(time.Millisecond)},
+		{"memory", l.MemoryBytes, 16 << 20, " bytes"},
+		{"disk", l.DiskBytes, 1 << 20, " bytes"},
+		{"disk files", l.DiskFiles, 64, ""},
+		{"processes", int64(l.Processes), 4, ""},
+		{"open files", int64(l.OpenFiles), 32, ""},
+		{"output", int64(l.OutputBytes), 1 << 10, " bytes"},
+		{"answer files", l.FilesBytes, 0, " bytes"},
+		{"run time", int64(l.MaxRun), int64(time.Millisecond), " ns"},
 	} {
 		if v.value < v.least {
-			return fmt.Errorf("the limit on %s is %d; the least that works is %d", v.name, v.value, v.least)
+			return fmt.Errorf("the limit on %s is %d%s; the least that works is %d%s", v.name, v.value, v.unit, v.least, v.unit)
 		}
 	}
 	return nil

@@ -100,6 +100,9 @@ type Result struct {
 	// Denied names what the sandbox refused the program, from the fixed set
 	// of Denial, as far as the program's end shows it.
 	Denied []Denial `json:"denied"`
+	// EgressDenied are the hosts, HOST:PORT, that a copy with Egress asked for and
+	// may not reach.
+	EgressDenied []string `json:"egress_denied,omitempty"`
 
 	Files        []File        `json:"files"`
 	FilesOmitted []OmittedFile `json:"files_omitted"`

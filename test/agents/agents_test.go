@@ -177,13 +177,25 @@ func TestParallelCalls(t *testing.T) {
 
 // "tools" runs the agent as it is and says where its tools would run.
 func TestTools(t *testing.T) {
-	got := run(t, command(t, plain(t), nil, "tools", "--tool-functions", "tools:*", "--", python, "agent.py", "parallel", "1"))
-	if got.code != 0 || !regexp.MustCompile(`(?m)^slow +tool-functions +tools:slow +a sandbox`).MatchString(got.stdout) {
+	got := run(t, command(t, plain(t), nil, "tools", "--tool-functions", "tools:*", "--", python, "agent.py", "parallel", "3"))
+	if got.code != 0 || !regexp.MustCompile(`(?m)^slow +tool-functions +tools:slow +a sandbox +3 `).MatchString(got.stdout) {
 		t.Errorf("%+v", got)
 	}
 	got = run(t, command(t, plain(t), nil, "tools", "--", python, "-c", "print('no tools')"))
 	if got.code != 0 || !strings.Contains(got.stdout, "No tool was found") {
 		t.Errorf("%+v", got)
+	}
+}
+
+// Audit mode runs nothing in a sandbox, and counts what it would have run there.
+func TestAudit(t *testing.T) {
+	args := append([]string{"local", "--tools", "audit", "--summary"}, local("parallel", "4")[1:]...)
+	got := run(t, command(t, plain(t), nil, args...))
+	if got.code != 0 || !regexp.MustCompile(`(?m)^slow +tool-functions +a sandbox +4$`).MatchString(got.stderr) {
+		t.Errorf("%+v", got)
+	}
+	if !regexp.MustCompile(`(?m)^add +tool-functions +a sandbox +0$`).MatchString(got.stderr) {
+		t.Errorf("a tool that was not called: %s", got.stderr)
 	}
 }
 
@@ -206,9 +218,9 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// No credential of the agent's environment, files or memory can be found from
+// T19: no credential of the agent's environment, files or memory can be found from
 // a tool; without the sandbox, the same search finds all of them.
-func TestNoCredentialIsFound(t *testing.T) {
+func TestT19NoCredentialIsFound(t *testing.T) {
 	home := t.TempDir()
 	project := filepath.Join(home, "project")
 	copyProject(t, "search", project)

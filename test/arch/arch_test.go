@@ -40,6 +40,7 @@ var rules = []rule{
 	{from: "toolproxy", to: "k8s.io/", why: "it is multiplied by every agent pod"},
 	{from: "injector", to: module + "pool", why: "it decides over pods, not over runs"},
 	{from: "injector", to: module + "sidecar", why: "it injects an image, not a package"},
+	{from: "pool/egress", to: module, except: []string{module + "pool/egress", module + "pool/wire"}, why: "who may reach what depends on the grant and the address alone"},
 	{from: "cmd/code-sandbox", to: "k8s.io/", why: "one machine has no cluster"},
 	{from: "pool/server", to: "k8s.io/", why: "who a token stands for, it asks an interface"},
 	{from: "cmd/sidecar", to: module + "pool", except: []string{module + "pool/api", module + "pool/wire"}, why: "it calls a pool and contains none"},

@@ -65,7 +65,7 @@ func TestR08OutputBeforeATimeout(t *testing.T) {
 // R9: a timeout never looks like a success with nothing to say.
 func TestR09ATimeoutIsNoSuccess(t *testing.T) {
 	a := shared.ask(t, request{Code: "import time; time.sleep(99)", Timeout: 1})
-	if a.Outcome != "timeout" || a.ExitCode == 0 || !strings.Contains(a.Reason, "timeout") || !strings.Contains(a.Reason, "1s") {
+	if a.Outcome != "timeout" || a.ExitCode == 0 || !strings.Contains(a.Reason, "timeout") || !strings.Contains(a.Reason, "timeout of 1 s") {
 		t.Errorf("%+v", a)
 	}
 }

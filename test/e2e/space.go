@@ -57,6 +57,41 @@ func Labels(labels map[string]string) Option {
 // if the test failed, first everything in it is told to the test's log.
 func NewSpace(t testing.TB, options ...Option) *Space {
 	t.Helper()
+	s := connect(t)
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: nameFor(t.Name()), Labels: map[string]string{"e2e": "yes"}}}
+	for _, o := range options {
+		o(ns)
+	}
+	ns, err := s.Kube.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("cannot make a namespace: %v", err)
+	}
+	s.Name = ns.Name
+	t.Cleanup(s.close)
+	s.waitForAccount()
+	return s
+}
+
+// OpenSpace is a namespace that is there already, and stays. It is made when
+// it is not.
+func OpenSpace(t testing.TB, name string, options ...Option) *Space {
+	t.Helper()
+	s := connect(t)
+	s.Name = name
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"e2e": "yes"}}}
+	for _, o := range options {
+		o(ns)
+	}
+	if _, err := s.Kube.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatalf("cannot make the namespace %q: %v", name, err)
+	}
+	s.waitForAccount()
+	return s
+}
+
+// connect finds the cluster and makes its clients.
+func connect(t testing.TB) *Space {
+	t.Helper()
 	s := &Space{T: t, Bed: bed(t)}
 	var err error
 	if s.Config, err = clientcmd.BuildConfigFromFlags("", s.Bed.Kubeconfig); err != nil {
@@ -66,17 +101,6 @@ func NewSpace(t testing.TB, options ...Option) *Space {
 	if s.Kube, err = kubernetes.NewForConfig(s.Config); err != nil {
 		t.Fatalf("cannot make a client: %v", err)
 	}
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: nameFor(t.Name()), Labels: map[string]string{"e2e": "yes"}}}
-	for _, o := range options {
-		o(ns)
-	}
-	ns, err = s.Kube.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatalf("cannot make a namespace: %v", err)
-	}
-	s.Name = ns.Name
-	t.Cleanup(s.close)
-	s.waitForAccount()
 	return s
 }
 

@@ -32,10 +32,19 @@ func table() []row {
 func TestHostilePrograms(t *testing.T) {
 	t.Parallel() // with those below: most of the time is spent waiting
 	tryAll(t, newMachine(t, false))
+}
+
+// Every row names its layer and has a run in which it must fail: without that
+// layer, or outside of any sandbox.
+func TestEveryRowCanFail(t *testing.T) {
+	t.Parallel()
 	names := map[string]bool{}
 	for _, r := range table() {
 		if names[r.name] || r.layer == "" {
 			t.Errorf("row %q has no name of its own, or no layer", r.name)
+		}
+		if (len(r.without) > 0) == r.outside {
+			t.Errorf("row %q must either leave layers out or run outside", r.name)
 		}
 		names[r.name] = true
 	}
@@ -103,12 +112,12 @@ func TestHostileProgramsUnprivileged(t *testing.T) {
 	}
 	program := filepath.Join(dir, "escape.test")
 	copyProgram(t, program)
-	cmd := exec.Command(program, "-test.run", "^TestHostilePrograms$", "-test.v")
+	cmd := exec.Command(program, "-test.run", "^TestHostilePrograms(Outside)?$", "-test.v")
 	cmd.Dir = dir
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + dir, "TMPDIR=" + dir}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "--- PASS: TestHostilePrograms") {
+	if err != nil || strings.Count(string(out), "\n--- PASS: TestHostilePrograms") != 2 {
 		t.Errorf("as an unprivileged user: %v\n%s", err, out)
 	}
 }

@@ -36,7 +36,7 @@ for family, address in ((2, "127.0.0.1"), (10, "::1")):
 fails("reach an abstract socket", lambda: socket.socket(1, 1).connect("\0" + os.environ["ABSTRACT"]), errno.ECONNREFUSED)`,
 		},
 		{
-			name: "the machine's sockets in files", layer: "a root of its own, which shows none of the folders that hold sockets", host: listeners,
+			name: "the machine's sockets in files", layer: "a root of its own, which shows none of the folders that hold sockets", without: []string{"root"}, host: listeners,
 			code: `
 # One of its own can be reached: the check would see another.
 own = socket.socket(1, 1); own.bind("/tmp/own"); own.listen()
@@ -61,7 +61,7 @@ fails("reach the other's abstract socket", lambda: socket.socket(1, 1).connect("
 fails("reach the other's port", lambda: socket.create_connection(("127.0.0.1", 48123), timeout=2), errno.ECONNREFUSED)`,
 		},
 		{
-			name: "name servers, past a lookup", layer: "the DNS relay, which asks in words of its own", host: onlyLookups,
+			name: "name servers, past a lookup", layer: "the DNS relay, which asks in words of its own", without: []string{"relay"}, host: onlyLookups,
 			code: `
 def message(flags, questions, question, more=b"", records=0):
     return struct.pack(">6H", 7, flags, questions, 0, records, 0) + question + more
@@ -84,7 +84,7 @@ found = socket.getaddrinfo("escape.test", 80, 2, 1)[0][4][0]
 if found != "192.0.2.7": could("not look up a name: " + found)`,
 		},
 		{
-			name: "a flood of lookups", layer: "the DNS relay, which counts them", host: fewLookups, busy: true,
+			name: "a flood of lookups", layer: "the DNS relay, which counts them", without: []string{"lookups"}, host: fewLookups, busy: true,
 			code: `
 question = struct.pack(">6H", 7, 0x0100, 1, 0, 0, 0) + b"\x06escape\x04test\x00\x00\x01\x00\x01"
 s = socket.socket(2, 2)
@@ -100,11 +100,15 @@ while time.time() < end:
 // listeners are services of this machine that no program may reach.
 func listeners(t *testing.T, _ target) (map[string]string, func() string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "escape") // the test's own is too long for a socket
+	// Not below /tmp, which each sandbox has its own of; the test's own is too long.
+	dir, err := os.MkdirTemp("/var/tmp", "escape")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	reached := make(chan string, 100)
 	env := map[string]string{"PORT2": "0", "PORT10": "0", "FILE": filepath.Join(dir, "s"), "ABSTRACT": filepath.Base(dir)}
 	for _, at := range [][2]string{{"tcp4", "127.0.0.1:0"}, {"tcp6", "[::1]:0"}, {"unix", env["FILE"]}, {"unix", "@" + env["ABSTRACT"]}} {
@@ -116,6 +120,11 @@ func listeners(t *testing.T, _ target) (map[string]string, func() string) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { l.Close() })
+		if at[1] == env["FILE"] {
+			if err := os.Chmod(at[1], 0o777); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if a, ok := l.Addr().(*net.TCPAddr); ok {
 			env[map[string]string{"tcp4": "PORT2", "tcp6": "PORT10"}[at[0]]] = fmt.Sprint(a.Port)
 		}

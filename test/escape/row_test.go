@@ -24,10 +24,13 @@ type row struct {
 	// layer says what stops it.
 	layer string
 	// without are the layers to leave out, so that this row fails. Several are
-	// named where one is the second line behind another. Empty where nothing
-	// can be left out: then the row wants an exact end, which a sandbox that
-	// does not hold cannot give.
+	// named where one is the second line behind another.
 	without []string
+	// outside, for what the runner stops, which cannot be left out: the program
+	// gets through where it runs outside of any sandbox, with a simple runner.
+	outside bool
+	// user says that outside it gets through for a service without root only.
+	user    bool
 	code    string
 	timeout float64 // seconds; 10 when zero
 

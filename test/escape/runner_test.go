@@ -17,23 +17,23 @@ func runnerRows() []row {
 	const layer = "the runner, which bounds and checks all it reads"
 	return []row{
 		{
-			name: "the runner's socket closed", layer: layer,
+			name: "the runner's socket closed", layer: layer, outside: true,
 			code: "print('held', flush=True)\nos.close(3)\nos._exit(7)", want: exits(7),
 		},
 		{
-			name: "all descriptors closed", layer: layer,
+			name: "all descriptors closed", layer: layer, outside: true,
 			code: "os.closerange(0, 100)\nos._exit(5)", want: exits(5),
 		},
 		{
-			name: "outputs closed and the program goes on", layer: layer, timeout: 1,
+			name: "outputs closed and the program goes on", layer: layer, outside: true, timeout: 1,
 			code: "os.closerange(0, 100)\nwhile True: time.sleep(1)", want: ends(wire.Timeout),
 		},
 		{
-			name: "garbage on the runner's socket", layer: layer, timeout: 2,
+			name: "garbage on the runner's socket", layer: layer, outside: true, timeout: 2,
 			code: "os.write(3, b'\\xff' * 60000)\nos._exit(6)", want: exits(6),
 		},
 		{
-			name: "a frame of 4 GiB", layer: layer, timeout: 3,
+			name: "a frame of 4 GiB", layer: layer, outside: true, timeout: 3,
 			code: `
 def feed():
     while True: os.write(3, b"{" * 65536)
@@ -43,7 +43,7 @@ time.sleep(0.5)
 os._exit(4)`, want: exits(4),
 		},
 		{
-			name: "a record in the depth", layer: layer, timeout: 3,
+			name: "a record in the depth", layer: layer, outside: true, timeout: 3,
 			code: `
 body = b"[" * 900000
 os.write(3, struct.pack(">I", len(body)))
@@ -51,7 +51,7 @@ s = socket.fromfd(3, 1, 1); s.sendall(body)
 os._exit(4)`, want: exits(4),
 		},
 		{
-			name: "a forged record", layer: layer,
+			name: "a forged record", layer: layer, outside: true,
 			// It is the program's own word about itself: true or not, it harms nobody.
 			code: `
 body = b'{"exit_code": 99999999, "result": "\\u0000\\ud800", "errors": [{"type": "X\\nY", "bases": ["MemoryError"], "errno": 28}]}'
@@ -65,7 +65,7 @@ time.sleep(30)`,
 			},
 		},
 		{
-			name: "two records", layer: layer,
+			name: "two records", layer: layer, outside: true,
 			code: `
 def say(code):
     body = b'{"exit_code": %d}' % code
@@ -78,11 +78,11 @@ say(2)
 os._exit(3)`, want: exits(1),
 		},
 		{
-			name: "a child that ends like the program", layer: layer,
+			name: "a child that ends like the program", layer: layer, outside: true,
 			code: "if os.fork() == 0: sys.exit(9)\nos.wait()", want: held,
 		},
 		{
-			name: "everything replaced", layer: layer,
+			name: "everything replaced", layer: layer, outside: true,
 			code: `
 import builtins, json, atexit, gc, traceback, io
 print("held", flush=True)
@@ -101,7 +101,7 @@ sys.stdout = sys.stderr = None`,
 			},
 		},
 		{
-			name: "its own end put off", layer: "the deadline", timeout: 1,
+			name: "its own end put off", layer: "the deadline", outside: true, timeout: 1,
 			code: `
 import atexit
 class A:
@@ -116,18 +116,18 @@ threading.Thread(target=time.sleep, args=(60,)).start()
 threading.Thread(target=sys.exit, args=(3,)).start()`, want: ends(wire.Timeout),
 		},
 		{
-			name: "the runner's signal taken over", layer: "the deadline", timeout: 1,
+			name: "the runner's signal taken over", layer: "the deadline", outside: true, timeout: 1,
 			code: `
 signal.signal(signal.SIGRTMAX, signal.SIG_IGN)
 signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
 while True: pass`, want: ends(wire.Timeout),
 		},
 		{
-			name: "stopped by itself", layer: "the deadline", timeout: 1,
+			name: "stopped by itself", layer: "the deadline", outside: true, timeout: 1,
 			code: "os.kill(os.getpid(), signal.SIGSTOP)", want: ends(wire.Timeout),
 		},
 		{
-			name: "1 GiB of output", layer: layer, busy: true, timeout: 30,
+			name: "1 GiB of output", layer: layer, outside: true, busy: true, timeout: 30,
 			code: "b = b'x' * 65536\nfor _ in range(16384): os.write(1, b)\nos._exit(0)",
 			want: func(r *result) string {
 				if r.Outcome != wire.OK || r.StdoutBytes != 1<<30 || len(r.Stdout) > 300<<10 {
@@ -137,7 +137,7 @@ while True: pass`, want: ends(wire.Timeout),
 			},
 		},
 		{
-			name: "descriptors sent to the runner", layer: layer,
+			name: "descriptors sent to the runner", layer: layer, outside: true,
 			code: `
 import array
 s = socket.fromfd(3, 1, 1)

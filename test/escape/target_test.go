@@ -1,5 +1,7 @@
 // Package escape runs hostile programs, as a table: each must be stopped, each
-// names the layer that stops it, and without that layer the same test fails.
+// names the layer that stops it, and without that layer the same test fails:
+// either with the layer left out of the sandbox or, for what our runner stops
+// from the outside, on this machine with a simple runner in place of ours.
 package escape
 
 import (

@@ -10,6 +10,7 @@ prints the closing lines, and can write the table of what was tested.
 Environments are kept in CODE_SANDBOX_TEST_CACHE, or the user's cache folder.
 """
 import argparse
+import concurrent.futures
 import glob
 import hashlib
 import os
@@ -17,6 +18,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -38,19 +40,21 @@ CORE = "core"
 # With a version manager each of these can be had, and a missing one is a failure.
 MANAGED = os.path.expanduser("~/.pyenv/versions")
 THIS = "%d.%d" % sys.version_info[:2]
-REQUIRED = "3.8,3.9,3.10,3.11,3.12,3.13" if os.path.isdir(MANAGED) else THIS
+REQUIRED = ("3.8,3.9,3.10,3.11,3.12,3.13" if os.path.isdir(MANAGED) else THIS) + ",3.14"
+# One that is in no version manager yet comes out of a Go module.
+CARRIED = "3.14"
+PIP = "25.3"  # for it: it comes without
 FRAMEWORK_PYTHON = "3.12" if os.path.isdir(MANAGED) else THIS
 
 
 def main():
     options = arguments()
     chosen = options.suites or [CORE] + list(SUITES)
-    lines, failed = [], False
-    for name in chosen:
-        for label, python, requirements, files in plan(name, options):
-            code, last = run(label, python, requirements, files, options)
-            failed = failed or code != 0
-            lines.append("%-22s %s" % (label, last))
+    runs = [one for name in chosen for one in plan(name, options)]
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        ended = list(pool.map(lambda one: run(*one, options), runs))
+    failed = any(code != 0 for code, _ in ended)
+    lines = ["%-22s %s" % (one[0], last) for one, (_, last) in zip(runs, ended)]
     print("\n".join(["", "=== closing lines ==="] + lines))
     if options.table and not failed:
         write_table(options)
@@ -68,7 +72,8 @@ def arguments():
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "code-sandbox-frameworks"))
     parser.add_argument("--table", metavar="PAGE", help="write the table of versions between the marks of this page")
     parser.add_argument("--service", metavar="PROGRAM", default=os.environ.get("CODE_SANDBOX_TEST_SERVICE", ""),
-                        help="run against this code-sandbox, not against the small sidecar of the tests")
+                        help="run frameworks against this code-sandbox, not against the small sidecar of the tests")
+    parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1), help="suites that run beside each other")
     parser.add_argument("-k", dest="keyword", help="handed to pytest")
     return parser.parse_args()
 
@@ -88,12 +93,12 @@ def run(label, version, requirements, files, options):
         python = environment(label, version, os.path.join(HERE, "requirements", requirements), options.cache)
     except (LookupError, subprocess.CalledProcessError) as error:
         return 1, "FAILED: %s" % error
+    service = os.path.abspath(options.service) if options.service and not label.startswith(CORE) else ""
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider"] + files
     if options.keyword:
         command += ["-k", options.keyword]
     done = subprocess.run(command, cwd=HERE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True,
-                          env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1",
-                                   CODE_SANDBOX_TEST_SERVICE=options.service and os.path.abspath(options.service)))
+                          env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1", CODE_SANDBOX_TEST_SERVICE=service))
     print("--- %s (%s)\n%s" % (label, python, done.stdout), flush=True)
     last = (done.stdout.strip().splitlines() or ["no output"])[-1]
     return done.returncode, "%s (%.0f s with the environment)" % (last, time.monotonic() - begin)
@@ -108,15 +113,29 @@ def environment(label, version, requirements, cache):
     if os.path.exists(os.path.join(folder, "ready")):
         return python
     shutil.rmtree(folder, ignore_errors=True)
-    subprocess.run([interpreter(version), "-m", "venv", folder], check=True)
-    subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-compile",
-                    "-r", requirements], check=True)
+    base = interpreter(version, cache)
+    subprocess.run([base, "-m", "venv"] + (["--without-pip"] if version == CARRIED else []) + [folder], check=True)
+    pip = [python, pip_wheel(cache)] if version == CARRIED else [python, "-m", "pip"]
+    subprocess.run(pip + ["install", "-q", "--disable-pip-version-check", "--no-compile", "-r", requirements], check=True)
     open(os.path.join(folder, "ready"), "w").close()
     return python
 
 
-def interpreter(version):
-    """An interpreter of this version, from pyenv or PATH. A missing one is an error."""
+def pip_wheel(cache):
+    """A pip that runs out of its wheel, for an interpreter that came without."""
+    found = glob.glob(os.path.join(cache, "pip", "pip-%s-*.whl" % PIP))
+    if not found:
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+            subprocess.run([os.path.join(folder, "bin", "python"), "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps",
+                            "-d", os.path.join(cache, "pip"), "pip==" + PIP], check=True)
+        found = glob.glob(os.path.join(cache, "pip", "pip-%s-*.whl" % PIP))
+    return os.path.join(found[0], "pip")
+
+
+def interpreter(version, cache):
+    """An interpreter of this version, from pyenv, PATH or a Go module. A missing
+    one is an error."""
     candidates = sorted(glob.glob("%s/%s*/bin/python" % (MANAGED, version)))
     candidates += [found for found in [shutil.which("python" + version)] if found]
     for candidate in candidates:
@@ -124,7 +143,21 @@ def interpreter(version):
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, universal_newlines=True)
         if done.stdout.strip() == ".".join(version.split(".")[:2]):
             return candidate
+    if version == CARRIED:
+        return carried(cache)
     raise LookupError("there is no Python %s with venv on this machine" % version)
+
+
+def carried(cache):
+    """The interpreter of the Go module in tools/cpython, laid into the cache."""
+    folder = os.path.join(cache, "cpython-" + CARRIED)
+    python = os.path.join(folder, "bin", "python" + CARRIED)
+    if not os.path.exists(os.path.join(folder, "ready")):
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(cache, exist_ok=True)
+        subprocess.run(["go", "run", ".", folder], cwd=os.path.join(HERE, "tools", "cpython"), check=True)
+        open(os.path.join(folder, "ready"), "w").close()
+    return python
 
 
 def table(options):

@@ -122,3 +122,50 @@ def test_where_functions_run(tmp_path, sidecar):
     assert kind == "partial" and untouched
     for refusal in bad:
         assert refusal[0] == "Unsandboxable", refusal
+
+
+REFUSED = SAY + """
+import functools, threading
+from code_sandbox_hook import methods, proxy
+def mark(folder, name): open(os.path.join(folder, name), "w").close()
+class Service:
+    def __init__(self, n): self.n = n
+    def work(self, folder): mark(folder, "state_%d" % self.n)
+class Tool:
+    def __init__(self, n): self.n = n
+    def run(self, folder): mark(folder, "class_%d" % self.n)
+methods.guard_class(Tool, ["run"], "test")
+def make(name):
+    def f(folder): mark(folder, name)
+    return f
+def takes(folder, value): mark(folder, "argument")
+def sandboxed(f): return proxy.guard(f, "test")
+@sandboxed
+def fine(folder): mark(folder, "fine")
+taking = proxy.guard(takes, "test")
+if __name__ == "__main__":
+    FOLDER = sys.argv[1]
+    def guarded(folder): mark(folder, "under_guard")
+    calls = {
+        "closure": lambda: proxy.guard(make("closure"), "test")(FOLDER),
+        "under_guard": lambda: proxy.guard(guarded, "test")(FOLDER),
+        "lambda": lambda: proxy.guard(lambda folder: mark(folder, "lambda"), "test")(FOLDER),
+        "partial": lambda: proxy.guard(functools.partial(make("partial"), FOLDER), "test")(),
+        "state": lambda: proxy.guard(Service(4).work, "test")(FOLDER),
+        "class": lambda: Tool(5).run(FOLDER),
+        "builtin_argument": lambda: taking(FOLDER, threading.Lock()),
+    }
+    said = {name: say(call) for name, call in calls.items()}
+    said["fine"] = say(lambda: fine(FOLDER))
+    print("RESULT " + json.dumps(said))
+"""
+
+
+def test_refused_calls_ran_nowhere(tmp_path, sidecar):
+    folder = tmp_path / "marks"
+    folder.mkdir()
+    said = world.run(world.program(tmp_path, main=REFUSED), folder, sidecar=sidecar).result
+    assert said.pop("fine") is None
+    assert {name: kind for name, (kind, _) in said.items()} == dict({name: "Unsandboxable" for name in said}, builtin_argument="CannotSend")
+    # The one mark shows that a body that runs, here or in a copy, leaves one.
+    assert sorted(p.name for p in folder.iterdir()) == ["fine"]

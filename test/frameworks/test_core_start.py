@@ -233,6 +233,25 @@ def test_modes(tmp_path, started, mode, calls):
     assert result is (mode != "enforce") and len(sidecar.calls) == calls
 
 
+def test_audit_counts_what_enforce_would_have_moved(tmp_path, started):
+    sidecar = started(policy={"mode": "audit"})
+    tools = "import os\ndef f(): return os.getpid()\ndef kept(): return 1\ndef idle(): return 1\n"
+    main = SAY + """
+first = [tools.f() == os.getpid() for _ in range(5)] + [tools.kept() == 1]
+pid = os.fork()
+if pid == 0:
+    tools.f()
+    sys.exit(0)
+os.waitpid(pid, 0)
+print("RESULT " + json.dumps(all(first)))
+"""
+    ended = world.own(tmp_path, {"tools": tools, "main": main}, sidecar, CODE_SANDBOX_TOOLS_EXCLUDE="kept")
+    counts = sorted((b["pid"], {t["tool"]: t["audited"] for t in b["tools"]}) for b in sidecar.boots.values())
+    assert ended.result is True and not sidecar.calls
+    # A tool that the settings keep in the agent is not counted; the child counts its own calls only.
+    assert [c for _, c in counts] == [{"f": 5, "kept": 0, "idle": 0}, {"f": 1, "kept": 0, "idle": 0}]
+
+
 def test_exclude_and_include(tmp_path, sidecar):
     tools = "import os\ndef one(): return os.getpid()\ndef two(): return os.getpid()\n"
     main = SAY + "print('RESULT ' + json.dumps([tools.one() == os.getpid(), tools.two() == os.getpid()]))"

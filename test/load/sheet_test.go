@@ -91,11 +91,11 @@ func TestMarkdown(t *testing.T) {
 	}
 }
 
-func TestPlacesLost(t *testing.T) {
-	f := func(want int, started ...time.Duration) {
+func TestOvertaken(t *testing.T) {
+	f := func(want int, answered ...time.Duration) {
 		t.Helper()
-		if got := placesLost(started); got != want {
-			t.Errorf("in %v a caller lost %d places, not %d", started, got, want)
+		if got := overtaken(answered); got != want {
+			t.Errorf("in %v one was overtaken by %d, not %d", answered, got, want)
 		}
 	}
 	// In order.
@@ -104,4 +104,6 @@ func TestPlacesLost(t *testing.T) {
 	f(1, 2, 1, 3)
 	// The first came last.
 	f(2, 9, 1, 2)
+	// The last came first: each of the others was overtaken by one.
+	f(1, 2, 3, 1)
 }

@@ -27,6 +27,7 @@ import struct
 import sys
 
 import bootstrap
+import heap
 import linux
 import root
 import sandbox
@@ -50,14 +51,17 @@ class Zygote:
         self.pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY)
         # Every init blocks on this pipe and ends with it.
         self.liveness, self._keep_open = os.pipe()
+        self.proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)  # closed before any sandbox
         self.running = {}  # pid of the interpreter -> id
 
     def prepare(self):
         """Imports, then builds the root: modules come from outside of it."""
         bootstrap.furnish()
-        end_first()
+        if "oom_score" in self.layers:
+            end_first()
         sys.path[:] = self.config["sys_path"]
-        bootstrap.import_all(self.config["preload"])
+        with linux.Hooks():
+            bootstrap.import_all(self.config["preload"])
         self.config["programs"] = {INIT: base64.b64decode(self.config["init"])}
         if self.config["fresh_interpreter"]:
             self.config["programs"][BOOTSTRAP] = compiled_bootstrap()
@@ -74,7 +78,7 @@ class Zygote:
         if pid == 0:
             try:
                 linux.unshare(linux.NEWNS)
-                sandbox.mount_proc()
+                sandbox.mount_proc(self.layers)
                 os._exit(0)
             finally:
                 os._exit(1)
@@ -84,7 +88,10 @@ class Zygote:
     def serve(self):
         signal.signal(signal.SIGCHLD, self.reap)
         bootstrap.rehearse()
+        linux.count_threads(self.proc)
+        os.close(self.proc)
         gc.collect()
+        self._holes = heap.fill()
         gc.freeze()  # a collection in a sandbox leaves the shared pages shared
         while True:
             message, ancillary, _, _ = self.channel.recvmsg(64, socket.CMSG_SPACE(32), MSG_CMSG_CLOEXEC)
@@ -106,7 +113,7 @@ class Zygote:
         _signal.pthread_sigmask(SIG_BLOCK, CHILD)
         try:
             init = self.start_init()
-            pid = os.fork()
+            pid = linux.fork()
             if pid == 0:
                 self.become_sandbox(name, fds)
             self.running[pid] = name

@@ -34,8 +34,8 @@ def enter(config, seccomp_filter, control, out, err, cgroups):
         os.write(fd, b"0")
     _namespaces(layers)
     _files(config, layers)
-    _hand_over(control, _network(config, layers))
-    _descriptors(control, out, err)
+    _hand_over(control, _network(config, layers), _egress(config))
+    _descriptors(control, out, err, layers)
     _give_way(config["nice"])
     _user(config, layers)
     _limits(config, layers)
@@ -71,20 +71,23 @@ def _files(config, layers):
     options = "mode=755"
     if "disk" in layers:
         options += ",size=%d,nr_inodes=%d" % (limits["disk_bytes"], limits["disk_files"])
-    linux.mount("tmpfs", "/scratch", "tmpfs", TMPFS, options)
+    if "scratch" in layers:
+        linux.mount("tmpfs", "/scratch", "tmpfs", TMPFS, options)
     for name, target, mode in (("work", "/work", 0o777), ("tmp", "/tmp", 0o1777), ("shm", "/dev/shm", 0o1777)):
-        os.mkdir("/scratch/" + name)
-        os.chmod("/scratch/" + name, mode)
+        if "scratch" in layers or not os.path.exists("/scratch/" + name):
+            os.mkdir("/scratch/" + name)
+            os.chmod("/scratch/" + name, mode)
         linux.mount("/scratch/" + name, target, None, linux.MS_BIND)
-    linux.unmount("/scratch")
+    if "scratch" in layers:
+        linux.unmount("/scratch")
     for source, target in config["late"]:
         root.reveal(source, target)
     if config["proc"]:
-        mount_proc()
+        mount_proc(layers)
 
 
-def mount_proc():
-    linux.mount("proc", "/proc", "proc", TMPFS | linux.MS_NOEXEC, "subset=pid")
+def mount_proc(layers):
+    linux.mount("proc", "/proc", "proc", TMPFS | linux.MS_NOEXEC, "subset=pid" if "proc" in layers else None)
 
 
 def _network(config, layers):
@@ -98,20 +101,35 @@ def _network(config, layers):
     return sock
 
 
-def _hand_over(control, dns):
-    """Gives the service the working directory, and the DNS socket to answer on."""
+def _egress(config):
+    """Listens for the service, which answers as a proxy; None in most sandboxes."""
+    if not config["egress_port"]:
+        return None
+    sock = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+    sock.bind(("127.0.0.1", config["egress_port"]))
+    sock.listen(64)
+    return sock
+
+
+def _hand_over(control, dns, egress):
+    """Gives the service the working directory, the DNS socket to answer on, and
+    the one to accept on as a proxy."""
     fds = [os.open("/work", os.O_RDONLY | os.O_DIRECTORY)]
     if dns is not None:
         fds.append(dns.fileno())
+    if egress is not None:
+        fds.append(egress.fileno())
     channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, control)
     channel.sendmsg([b"F"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", fds))])
     channel.detach()  # the descriptor stays open
     if dns is not None:
         dns.close()
+    if egress is not None:
+        egress.close()
     os.close(fds[0])
 
 
-def _descriptors(control, out, err):
+def _descriptors(control, out, err, layers):
     """Leaves four descriptors: input at end of file, two outputs, control."""
     os.setsid()
     null = os.open(os.devnull, os.O_RDONLY)
@@ -119,7 +137,8 @@ def _descriptors(control, out, err):
     moved = [os.dup2(fd, 100 + i, inheritable=False) for i, fd in enumerate((null, out, err, control))]
     for target, fd in enumerate(moved):
         os.dup2(fd, target, inheritable=target < CONTROL)
-    os.closerange(CONTROL + 1, 4096)
+    if "descriptors" in layers:
+        os.closerange(CONTROL + 1, 4096)
     os.chdir("/work")
 
 

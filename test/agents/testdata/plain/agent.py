@@ -23,6 +23,12 @@ if __name__ == "__main__":
         threads = [threading.Thread(target=tools.slow) for _ in range(int(sys.argv[2]))]
         [t.start() for t in threads]
         [t.join() for t in threads]
+    elif what == "fetch":
+        for tool, url in zip(sys.argv[2::2], sys.argv[3::2]):
+            try:
+                print(getattr(tools, tool)(url))
+            except Exception as e:
+                print(type(e).__name__, e)
     elif what == "time":
         tools.add(2, 3)  # the first call makes the copy
         time.sleep(float(sys.argv[3]))

@@ -80,7 +80,7 @@ def _tool(target):
     return {"tool": target.name, "framework": target.framework, "module": target.base[0],
             "qualname": target.qualname, "line": target.line, "ordinal": target.ordinal,
             "decision": decision.where if decision else "", "reason": decision.reason if decision else "",
-            "message": decision.why if decision else ""}
+            "message": decision.why if decision else "", "audited": target.audited}
 
 
 def _failure():

@@ -14,6 +14,8 @@ STREAM_TYPE = "application/x-ndjson"
 MOST_OUTPUT = 65536
 _NAME = re.compile(r"[\w.:<>\[\]-]{1,200}\Z")  # of a global; what else a hostile copy says is not logged
 
+_HOST = re.compile(r"[a-z0-9_.\[\]:-]{1,270}\Z")
+
 
 class Call(object):
     """One call of one function, from arguments to value."""
@@ -58,6 +60,7 @@ class Call(object):
             return self._decoded(document.get("value"))
         error = document.get("error")
         if isinstance(error, dict) and error.get("kind") == "tool_raised":
+            _tell_denied(error, document.get("egress_denied"), self.target)
             raise rebuild.exception(error, self.limits)
         raise self.failed(document)
 
@@ -80,6 +83,15 @@ class Call(object):
             text = document.get(name)
             if isinstance(text, str) and text:
                 _forward(name, text[:MOST_OUTPUT])
+
+
+def _tell_denied(error, hosts, target):
+    """Adds to an exception's hint which hosts the tool asked for in vain."""
+    hosts = [h for h in hosts if isinstance(h, str) and _HOST.match(h)][:5] if isinstance(hosts, list) else []
+    if hosts:
+        hint = "[code-sandbox] tool %r may not reach %s. Allow it with --tool-grant '%s=%s'." % (
+            target.name, ", ".join(hosts), target.name, ",".join(hosts))
+        error["hint"] = "%s\n%s" % (error["hint"], hint) if isinstance(error.get("hint"), str) and error["hint"] else hint
 
 
 def _forward(name, text):

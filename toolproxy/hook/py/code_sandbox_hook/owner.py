@@ -40,9 +40,22 @@ def owns_function(fn):
         if code is None:
             call = getattr(type(layer), "__call__", None)
             code = getattr(call, "__code__", None)
-        if code is not None and is_own(code.co_filename, getattr(layer, "__module__", "") or ""):
+        if code is not None and _owns_code(code.co_filename, getattr(layer, "__module__", "") or ""):
             return True
     return False
+
+
+def _owns_code(filename, module):
+    """Whose a function's code is. Code made from text (`python -c`, standard input,
+    exec) belongs to the module that it was made in; where that tells nothing, to
+    the user, so that it never runs in the agent by mistake."""
+    if not filename.startswith("<"):
+        return is_own(filename, module)
+    if filename.startswith("<frozen"):
+        return False
+    made_in = getattr(sys.modules.get(module), "__file__", None)
+    unknown = not isinstance(made_in, str) or made_in.startswith("<")  # standard input is "<stdin>"
+    return _named_own(module) or unknown or is_own(made_in, module)
 
 
 def layers(fn):
@@ -59,8 +72,10 @@ def layers(fn):
 
 def owns_class(cls):
     """True when the class was defined in the user's code."""
-    module = sys.modules.get(cls.__module__)
-    return is_own(getattr(module, "__file__", None) or "", cls.__module__)
+    made_in = getattr(sys.modules.get(cls.__module__), "__file__", None) or ""
+    if cls.__module__ in ("__main__", "__mp_main__") and (not made_in or made_in.startswith("<")):
+        return True  # a program that is in no file
+    return is_own(made_in, cls.__module__)
 
 
 def own_modules(known=frozenset()):

@@ -143,6 +143,7 @@ class Run(object):
         if policy.mode == policies.OFF:
             return True
         if policy.mode == policies.AUDIT:
+            self._audit(policy)
             return True
         if policy.excluded(target.name, target.base[0], target.qualname):
             warn.in_agent(target, "the settings exclude it")
@@ -156,6 +157,13 @@ class Run(object):
             warn.refused(target, error)
             raise error
         return False
+
+    def _audit(self, policy):
+        """Counts a call that enforce mode would run elsewhere or nowhere."""
+        target = self.target
+        inline = target.decision.context and policy.context == policies.INLINE
+        if not inline and not policy.excluded(target.name, target.base[0], target.qualname):
+            runtime.state().audit.count(target)
 
     def making(self, args, kwargs, stream=False):
         """A function that builds the exchange.Call of this call."""

@@ -30,6 +30,7 @@ class Target(object):
         self.instance = None
         self.drop = ()
         self.decision = None
+        self.audited = 0
 
     @property
     def base(self):

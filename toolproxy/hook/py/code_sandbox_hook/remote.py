@@ -9,12 +9,13 @@ SMALL_ANSWER = 1 << 20
 
 
 def greet():
-    """Says hello when this process has not, or has registered more since. Blocking.
+    """Says hello when this process has not, or has registered or audited more
+    since. Blocking.
 
     A sidecar that cannot be reached is no failure here: the call will tell."""
     state = runtime.state()
     version = state.registry.version
-    if state.greeted == version:
+    if state.greeted == version and not state.audit.due():
         return
     response = http1.Response(SMALL_ANSWER)
     try:
@@ -28,7 +29,7 @@ async def greet_async():
     """Like greet, in an event loop."""
     state = runtime.state()
     version = state.registry.version
-    if state.greeted == version:
+    if state.greeted == version and not state.audit.due():
         return
     response = http1.Response(SMALL_ANSWER)
     try:
@@ -38,6 +39,14 @@ async def greet_async():
         _greeted(state, version, response.status, body)
     except errors.SandboxUnavailable:
         pass
+
+
+def farewell():
+    """Tells the last counts of audit mode, when the process ends."""
+    state = runtime.state()
+    if state.audit.left():
+        state.greeted = -2
+        greet()
 
 
 def _hello(state):

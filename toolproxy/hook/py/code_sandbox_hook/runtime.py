@@ -4,7 +4,7 @@ A forked child is another process with another boot id; it says hello again.
 """
 import os
 
-from . import boot, policy as policies, registry, start, transport
+from . import audit, boot, policy as policies, registry, start, transport
 
 DEFAULT_URL = "http://127.0.0.1:8900"
 
@@ -20,12 +20,14 @@ class State(object):
         self.policy = policies.Policy(self.settings)
         self.place = transport.Place(environment.get("CODE_SANDBOX_URL", "") or DEFAULT_URL,
                                      environment.get("CODE_SANDBOX_TOKEN", ""))
+        self.audit = audit.Audit()
         self.reset()
 
     def reset(self):
         """Forgets what belongs to a process: the boot id and the hello."""
         self.boot_id = boot.new_id()
         self.greeted = -1
+        self.audit.reset(self.registry.targets())
 
     def answer(self, document):
         """Takes the hello answer: its policy stands over the environment's."""

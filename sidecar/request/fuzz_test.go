@@ -1,4 +1,4 @@
-package sidecar
+package request
 
 import (
 	"encoding/json"
@@ -22,9 +22,9 @@ func FuzzRequest(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	l := DefaultLimits().Request
+	l := DefaultLimits()
 	f.Fuzz(func(t *testing.T, body []byte) {
-		req, err := parseJSON(body, l)
+		req, err := ParseJSON(body, l)
 		if err != nil {
 			if req != nil || err.Message == "" || err.Executed != api.No || !utf8.ValidString(err.Message) {
 				t.Fatalf("%+v with %+v", req, err)
@@ -48,7 +48,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-func check(t *testing.T, req *wire.Request, l RequestLimits) {
+func check(t *testing.T, req *wire.Request, l Limits) {
 	t.Helper()
 	if !utf8.ValidString(req.Code) || len(req.Code) > l.CodeBytes || req.Timeout() <= 0 || req.TimeoutSeconds > float64(l.MaxTimeout) {
 		t.Fatalf("%+v", req)

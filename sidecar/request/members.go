@@ -1,4 +1,4 @@
-package sidecar
+package request
 
 import (
 	"encoding/json"

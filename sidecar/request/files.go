@@ -1,4 +1,4 @@
-package sidecar
+package request
 
 import (
 	"encoding/base64"
@@ -93,13 +93,13 @@ func checkEncoding(f wire.File, what string) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("%s.encoding is %q: it must be utf-8 or base64", what, clip(f.Encoding))
+	return fmt.Errorf("%s.encoding is %q: it must be utf-8 or base64", what, Clip(f.Encoding))
 }
 
 // cleanPath is the shortest form of a path below the working directory, or an
 // error for one that is none.
 func cleanPath(name, what string, limit int) (string, error) {
-	shown := clip(name)
+	shown := Clip(name)
 	switch {
 	case name == "":
 		return "", fmt.Errorf("%s is empty: give a path relative to the working directory", what)

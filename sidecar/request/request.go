@@ -1,4 +1,6 @@
-package sidecar
+// Package request reads the body of a run_python request: every byte of it is
+// foreign, and every refusal says what to change.
+package request
 
 import (
 	"bytes"
@@ -12,14 +14,14 @@ import (
 	"github.com/code-sandbox/code-sandbox/pool/wire"
 )
 
-// minTimeout is the shortest timeout: a shorter one would round to "default".
-const minTimeout = 0.001
+// MinTimeout is the shortest timeout: a shorter one would round to "default".
+const MinTimeout = 0.001
 
-// fields are the names a request may have, for the message on another one.
-var fields = []string{"code", "timeout_seconds", "timeout", "stdin", "args", "env", "files"}
+// Fields are the names a request may have, for the message on another one.
+var Fields = []string{"code", "timeout_seconds", "timeout", "stdin", "args", "env", "files"}
 
-// parseJSON makes a request of a JSON body, or says what to change.
-func parseJSON(body []byte, l RequestLimits) (*wire.Request, *api.Error) {
+// ParseJSON makes a request of a JSON body, or says what to change.
+func ParseJSON(body []byte, l Limits) (*wire.Request, *api.Error) {
 	body = bytes.TrimPrefix(body, []byte("\uFEFF"))
 	if len(body) == 0 {
 		return nil, api.Errorf(api.BadRequest, `the body is empty: send JSON like {"code": "print(1)"}`)
@@ -38,8 +40,8 @@ func parseJSON(body []byte, l RequestLimits) (*wire.Request, *api.Error) {
 	return p.req, nil
 }
 
-// parseSource makes a request of a body that is the program itself.
-func parseSource(body []byte, l RequestLimits) (*wire.Request, *api.Error) {
+// ParseSource makes a request of a body that is the program itself.
+func ParseSource(body []byte, l Limits) (*wire.Request, *api.Error) {
 	if at := invalidUTF8(body); at >= 0 {
 		return nil, api.Errorf(api.BadRequest, "the source must be UTF-8: byte %d is 0x%02x, which is not", at, body[at])
 	}
@@ -59,7 +61,7 @@ func asBadRequest(err error) *api.Error {
 }
 
 type parser struct {
-	limits  RequestLimits
+	limits  Limits
 	req     *wire.Request
 	hasCode bool
 	timeout string // the field that gave the timeout
@@ -68,7 +70,7 @@ type parser struct {
 // field reads one member of the body. null stands for a field left out,
 // except for code.
 func (p *parser) field(name string, raw []byte) error {
-	if string(raw) == "null" && name != "code" && known(name) {
+	if string(raw) == "null" && name != "code" && Known(name) {
 		return nil
 	}
 	switch name {
@@ -91,7 +93,7 @@ func (p *parser) field(name string, raw []byte) error {
 	case "files":
 		return p.files(raw)
 	}
-	return unknown(name, "the body", fields)
+	return unknown(name, "the body", Fields)
 }
 
 func (p *parser) code(code string) error {
@@ -115,8 +117,8 @@ func (p *parser) seconds(name string, raw []byte) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s must be a number of seconds like 30: %w", name, err)
-	case seconds < minTimeout:
-		return fmt.Errorf("%s is %v and must be at least %v", name, seconds, minTimeout)
+	case seconds < MinTimeout:
+		return fmt.Errorf("%s is %v and must be at least %v", name, seconds, MinTimeout)
 	case seconds > float64(p.limits.MaxTimeout):
 		return fmt.Errorf("%s is %v, over the limit of %v: ask for less, or have the limit raised", name, seconds, p.limits.MaxTimeout)
 	}

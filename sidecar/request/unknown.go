@@ -1,4 +1,4 @@
-package sidecar
+package request
 
 import (
 	"fmt"
@@ -14,29 +14,37 @@ var synonyms = map[string]string{
 	"name": "path", "filename": "path", "data": "content", "contents": "content",
 }
 
-func known(name string) bool { return slices.Contains(fields, name) }
+// Known says whether a request may have a field of this name.
+func Known(name string) bool { return slices.Contains(Fields, name) }
 
 // unknown is the error for a name that is not among the allowed, with the
 // nearest one that is.
 func unknown(name, what string, allowed []string) error {
-	near, best := synonyms[strings.ToLower(name)], 0
+	near := synonyms[strings.ToLower(name)]
 	if !slices.Contains(allowed, near) {
-		near = ""
-		for _, a := range allowed {
-			d := distance(strings.ToLower(name), a)
-			if d <= len(a)/2 && (near == "" || d < best) {
-				near, best = a, d
-			}
-		}
+		near = Nearest(name, allowed)
 	}
 	if near != "" {
-		return fmt.Errorf("%s has an unknown field %q: did you mean %q?", what, clip(name), near)
+		return fmt.Errorf("%s has an unknown field %q: did you mean %q?", what, Clip(name), near)
 	}
-	return fmt.Errorf("%s has an unknown field %q: the fields are %s", what, clip(name), strings.Join(allowed, ", "))
+	return fmt.Errorf("%s has an unknown field %q: the fields are %s", what, Clip(name), strings.Join(allowed, ", "))
 }
 
-// clip keeps a foreign name short enough for a message.
-func clip(s string) string {
+// Nearest is the word that was most likely meant by one that is not among the
+// allowed; empty when none is near.
+func Nearest(word string, allowed []string) (near string) {
+	best := 0
+	for _, a := range allowed {
+		d := distance(strings.ToLower(word), a)
+		if d <= len(a)/2 && (near == "" || d < best) {
+			near, best = a, d
+		}
+	}
+	return near
+}
+
+// Clip keeps a foreign name short enough for a message.
+func Clip(s string) string {
 	if len(s) <= 64 {
 		return s
 	}

@@ -1,0 +1,301 @@
+//go:build e2e
+
+package runs
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/code-sandbox/code-sandbox/test/e2e"
+)
+
+// sleeper tells its sandbox and then stays for longer than any test waits.
+const sleeper = "import os, time\nprint(os.uname().nodename, flush=True)\ntime.sleep(200)\n"
+
+// asleep begins a run of sleeper and returns the name of its sandbox.
+func asleep(t *testing.T, url string) (box string, ended <-chan e2e.Answer) {
+	t.Helper()
+	begun, done := make(chan string, 1), make(chan e2e.Answer, 1)
+	go func() {
+		a, err := e2e.Stream(t.Context(), url, map[string]any{"code": sleeper, "timeout_seconds": 250}, func(text string) {
+			select {
+			case begun <- strings.TrimSpace(text):
+			default:
+			}
+		})
+		if err != nil && a.Failure == nil {
+			a.Failure = &e2e.Failure{Message: err.Error()} // the connection was lost with the sidecar
+		}
+		done <- a
+	}()
+	select {
+	case box = <-begun:
+	case a := <-done:
+		t.Fatalf("it did not begin: %+v %+v", a, a.Failure)
+	case <-time.After(e2e.Patience):
+		t.Fatalf("it did not begin within %s", e2e.Patience)
+	}
+	return box, done
+}
+
+// goes waits until a sandbox does not exist any more.
+func (p *platform) goes(t *testing.T, box string) {
+	t.Helper()
+	p.sandboxes.Eventually(box+" is gone", func(ctx context.Context) error {
+		b, err := p.sandboxes.Kube.CoreV1().Pods(sandboxesName).Get(ctx, box, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err == nil {
+			err = fmt.Errorf("it is %s, to be deleted at %v", b.Status.Phase, b.DeletionTimestamp)
+		}
+		return err
+	})
+}
+
+// serving is the replica that has runs.
+func (p *platform) serving(t *testing.T) string {
+	t.Helper()
+	pods, err := p.replicas(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range pods {
+		if n, err := p.leases(t.Context(), pod.Status.PodIP); err == nil && n > 0 {
+			return pod.Name
+		}
+	}
+	t.Fatal("no replica of the pool has a run")
+	return ""
+}
+
+// metrics are what a replica counts.
+func (p *platform) metrics(ctx context.Context, ip string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+ip+":8902/metrics", nil)
+	if err != nil {
+		return "", err
+	}
+	answer, err := p.system.HTTP().Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	return string(body), err
+}
+
+var leased = regexp.MustCompile(`code_sandbox_sandboxes\{state="leased"\} (\d+)`)
+
+// leases is how many runs a replica has.
+func (p *platform) leases(ctx context.Context, ip string) (int, error) {
+	text, err := p.metrics(ctx, ip)
+	if err != nil {
+		return 0, err
+	}
+	found := leased.FindStringSubmatch(text)
+	if found == nil {
+		return 0, fmt.Errorf("it does not count its runs: %.300q", text)
+	}
+	return strconv.Atoi(found[1])
+}
+
+// idle waits until no replica has a run.
+func (p *platform) idle(t *testing.T) {
+	t.Helper()
+	p.system.Eventually("no replica has a run", func(ctx context.Context) error {
+		pods, err := p.replicas(ctx)
+		if err != nil {
+			return err
+		}
+		for _, pod := range pods {
+			if n, err := p.leases(ctx, pod.Status.PodIP); err != nil || n > 0 {
+				return fmt.Errorf("%s has %d runs: %v", pod.Name, n, err)
+			}
+		}
+		return nil
+	})
+}
+
+// Whoever is killed while programs run or wait: no sandbox outlives its run,
+// and the pool is whole again by itself.
+func TestP07Killed(t *testing.T) {
+	p := use(t, nil)
+	f := func(who string, kill func(agent string)) {
+		t.Helper()
+		url := p.agent(t, who)
+		box, ended := asleep(t, url)
+		// Others are on their way: some wait, some run, some have no sandbox yet.
+		others := make(chan e2e.Answer, 6)
+		for range cap(others) {
+			go func() {
+				a, err := e2e.Call(t.Context(), url, map[string]any{"code": "import time; time.sleep(0.5); print('done')", "timeout_seconds": 20})
+				if err != nil {
+					a.Failure = &e2e.Failure{Message: err.Error()}
+				}
+				others <- a
+			}()
+		}
+		time.Sleep(300 * time.Millisecond)
+		before, err := p.boxes(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		kill(who)
+		a := <-ended
+		t.Logf("%s is killed: %d %+v", who, a.Status, a.Failure)
+		if a.Failure == nil {
+			t.Errorf("%s is killed and the program has a result: %+v", who, a)
+		}
+		p.goes(t, box)
+		for range cap(others) {
+			if a := <-others; a.Failure == nil && a.Stdout != "done\n" {
+				t.Errorf("%s is killed and another's result is %+v", who, a)
+			}
+		}
+		p.idle(t)
+		p.waitWarm(t)
+		if who != "pool" {
+			return
+		}
+		// A sandbox of the replica that died serves nobody, used or not.
+		after, err := p.boxes(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		owner := ""
+		for _, b := range before {
+			if b.Name == box {
+				owner = b.Labels["code-sandbox.dev/replica"]
+			}
+		}
+		for _, b := range after {
+			if b.Labels["code-sandbox.dev/replica"] == owner {
+				t.Errorf("%s of the replica that was killed is there", b.Name)
+			}
+		}
+	}
+	// The sidecar.
+	f("sidecar", func(agent string) { p.tenants.Kill(agent, "sidecar") })
+	// The agent's pod, at once.
+	f("agent", func(agent string) {
+		now := int64(0)
+		if err := p.tenants.Kube.CoreV1().Pods(tenantsName).Delete(t.Context(), agent, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	// The replica of the pool.
+	f("pool", func(string) { p.system.Kill(p.serving(t), "pool") })
+}
+
+// A pool that is killed when a run has just ended does not know of its sandbox
+// any more: it is destroyed all the same, and serves nobody.
+func TestP05KilledBeforeDestroy(t *testing.T) {
+	p := use(t, nil)
+	url := p.agent(t, "between")
+	p.waitWarm(t)
+	var seen ids
+	a := run(t, url, "import os; print(os.uname().nodename)")
+	pods, err := p.replicas(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Whichever it was.
+	for _, pod := range pods {
+		p.system.Kill(pod.Name, "pool")
+	}
+	seen.add(a)
+	p.goes(t, a.SandboxID)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if a := call(t, url, "1"); a.Failure == nil {
+				seen.add(a)
+			} else {
+				t.Errorf("%d %+v", a.Status, a.Failure)
+			}
+		})
+	}
+	all.Wait()
+	seen.once(t, 9)
+	p.waitWarm(t)
+}
+
+// A hundred runs on two replicas, one of which is killed and both of which are
+// then replaced: nobody is left without a word, no sandbox serves twice, and
+// each gets the result of the own program.
+func TestHundredClaims(t *testing.T) {
+	p := use(t, nil)
+	var urls []string
+	for i := range 4 {
+		urls = append(urls, p.agent(t, fmt.Sprintf("claims-%d", i)))
+	}
+	p.waitWarm(t)
+	pods, err := p.replicas(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const calls = 100
+	var seen ids
+	var mu sync.Mutex
+	failed := map[string]int{}
+	next := make(chan int)
+	var all sync.WaitGroup
+	for w := range 10 {
+		all.Go(func() {
+			for i := range next {
+				a := call(t, urls[w%len(urls)], fmt.Sprintf("import time; time.sleep(0.1); print(%d)", i))
+				switch e := a.Failure; {
+				case e == nil && a.Stdout == fmt.Sprintln(i):
+					seen.add(a)
+				case e == nil:
+					t.Errorf("run %d has the result %+v", i, a)
+				default:
+					// What had begun with the replica that died is lost; of all else
+					// nothing had run.
+					if !e.Retryable || (e.Code == "sandbox_lost") != (e.Executed == "maybe") {
+						t.Errorf("run %d: %d %+v", i, a.Status, e)
+					}
+					mu.Lock()
+					failed[e.Code+" "+e.Executed]++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for i := range calls {
+		switch i {
+		case 30:
+			p.system.Kill(pods[0].Name, "pool")
+		case 60:
+			p.restart(t)
+		}
+		next <- i
+	}
+	close(next)
+	all.Wait()
+	t.Logf("without a result: %v", failed)
+	lost := 0
+	for what, n := range failed {
+		if strings.HasPrefix(what, "sandbox_lost") {
+			lost += n
+		}
+	}
+	if lost > 10 {
+		t.Errorf("%d runs were lost with one replica; ten were in flight", lost)
+	}
+	seen.once(t, calls-10)
+	p.rolled(t)
+	// What is there belongs to the replicas of now.
+	p.waitWarm(t)
+}
