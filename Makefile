@@ -4,7 +4,7 @@ LINT_VERSION := v2.15.0
 LINT := $(HOME)/.cache/code-sandbox/bin/golangci-lint-$(LINT_VERSION)
 UNIT := ./cmd/... ./injector/... ./pool/... ./sidecar/... ./toolproxy/... ./test/arch/ ./test/load/
 
-.PHONY: help run demo build check test unit lint cases frameworks clean
+.PHONY: help run demo build check test unit lint charts cases frameworks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ $(LINT):
 unit: ## unit tests with the race detector
 	$(GO) test -race $(UNIT)
 
+charts: ## the Helm charts: values, what they render, rights, alerts, README
+	cd test/charts && $(GO) vet . && $(GO) test .
+
 cases: ## the cases from the field, agents and hostile programs, against the real service
 	$(GO) test -count=1 ./test/cases/ ./test/escape/ ./test/agents/
 
@@ -49,7 +52,7 @@ FRAMEWORKS :=
 
 test: ## everything, but for the frameworks that make frameworks has beside the first five
 	@sh test/setup.sh test
-	$(MAKE) --no-print-directory check lint unit cases
+	$(MAKE) --no-print-directory check lint unit charts cases
 	$(MAKE) --no-print-directory frameworks FRAMEWORKS="core openai_agents langchain pydantic_ai mcp fastmcp"
 	$(MAKE) --no-print-directory cluster-test
 

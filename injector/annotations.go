@@ -4,7 +4,7 @@ package injector
 const Prefix = "code-sandbox.dev/"
 
 // The public contract: what people may write on namespaces and pods. A key is
-// never given another meaning; docs/kubernetes.md lists them all.
+// never given another meaning; helm/agent-namespace lists them all for readers.
 const (
 	// LabelEnabled on a namespace, with the value "true", enrols it.
 	LabelEnabled = Prefix + "enabled"

@@ -2,6 +2,7 @@ package injector
 
 import (
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 
@@ -178,4 +179,27 @@ func TestValidate(t *testing.T) {
 	f(func(c *Config) { c.Limits = c.Requests.DeepCopy(); c.Requests = DefaultConfig().Limits }, "no more than the second")
 	f(func(c *Config) { delete(c.Limits, "cpu") }, "asks for 10m of cpu and may use 0")
 	f(func(c *Config) { c.Defaults = Policy{"mode": "maybe"} }, "default policy")
+}
+
+// Readers find every annotation and every reason.
+func TestContractIsDocumented(t *testing.T) {
+	raw, err := os.ReadFile("../helm/agent-namespace/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := func(word string) {
+		t.Helper()
+		if !strings.Contains(string(raw), "`"+word+"`") {
+			t.Errorf("nobody is told of %s", word)
+		}
+	}
+	for _, s := range settings {
+		f(s.key)
+	}
+	for _, key := range podKeys {
+		f(strings.TrimPrefix(key, Prefix))
+	}
+	for _, r := range Reasons {
+		f(string(r))
+	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -28,7 +29,8 @@ func leaving(t *testing.T) leaveOptions {
 }
 
 // It scales the pool to none, and waits for the last of its pods; another's
-// pods are not waited for.
+// pods are not waited for. Then sandboxes of replicas that were killed go, and
+// nothing else.
 func TestLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pod := func(name, component string) *corev1.Pod {
@@ -49,11 +51,21 @@ func TestLeave(t *testing.T) {
 		if took := time.Since(began); took < time.Minute || took > 61*time.Second {
 			t.Errorf("it took %s", took)
 		}
-		scaled := false
+		scaled, swept := false, map[string]string{}
 		for _, a := range kube.Actions() {
-			if p, ok := a.(clienttesting.PatchAction); ok {
-				scaled = a.GetSubresource() == "scale" && string(p.GetPatch()) == `{"spec":{"replicas":0}}`
+			switch a := a.(type) {
+			case clienttesting.PatchAction:
+				scaled = a.GetSubresource() == "scale" && string(a.GetPatch()) == `{"spec":{"replicas":0}}`
+			case clienttesting.DeleteCollectionAction: // a list has the same methods
+				if a.GetVerb() != "delete-collection" {
+					continue
+				}
+				swept[a.GetNamespace()+"/"+a.GetResource().Resource] = a.GetListRestrictions().Labels.String()
 			}
+		}
+		want := map[string]string{"code-sandbox-runs/pods": "code-sandbox.dev/kind", "code-sandbox-runs/leases": "code-sandbox.dev/replica"}
+		if !maps.Equal(swept, want) {
+			t.Errorf("what is swept is %v", swept)
 		}
 		if !scaled {
 			t.Errorf("the pool was not scaled: %v", kube.Actions())

@@ -70,7 +70,7 @@ func (p *platform) testAgents(t *testing.T) {
 	f("Deployment", func(s *e2e.Space) {
 		pod := agent(s, "agent", "agent-python")
 		pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
-		pod.Spec.Containers[0].Command[2] = asks + "import sys, time\nsys.stdout.flush()\ntime.sleep(600)\n"
+		pod.Spec.Containers[0].Command[3] = asks + "import sys, time\nsys.stdout.flush()\ntime.sleep(600)\n"
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}, Template: template(pod)}}
 		if _, err := s.Kube.AppsV1().Deployments(s.Name).Create(s.T.Context(), d, metav1.CreateOptions{}); err != nil {
@@ -114,7 +114,7 @@ func (p *platform) testAgents(t *testing.T) {
 			if apierrors.IsNotFound(err) {
 				return nil
 			}
-			return fmt.Errorf("it is there: %v", err)
+			return errors.Join(errors.New("it is there"), err)
 		})
 	})
 }

@@ -21,7 +21,7 @@ import (
 func (p *platform) createBefore(s *e2e.Space) { s.Create(s.Pod("before", "probe", "sleep")) }
 
 // P10, in part: the audit tells of a pod that was there before.
-func (p *platform) testAudit(t *testing.T, s *e2e.Space) {
+func (p *platform) testAudit(s *e2e.Space) {
 	s.Eventually("an Event tells of the pod", func(ctx context.Context) error {
 		events, err := s.Kube.CoreV1().Events(s.Name).List(ctx, metav1.ListOptions{FieldSelector: "reason=SandboxSidecarMissing"})
 		if err != nil {
@@ -120,7 +120,7 @@ func (p *platform) testLifecycle(t *testing.T) {
 	s := p.agents(t)
 	noAdministrator(t, s.Kube, release)
 	pod := agent(s, "agent", "agent-python")
-	pod.Spec.Containers[0].Command[2] = keepsAsking
+	pod.Spec.Containers[0].Command[3] = keepsAsking
 	s.Create(pod)
 	s.Eventually("the agent has its first answer", func(ctx context.Context) error { return logHas(ctx, s, "answer 42") })
 
@@ -149,7 +149,7 @@ for _ in range(1000):
         exec(asks)
     except Exception as error:
         print("failed", error, getattr(error, "read", str)())
-    time.sleep(0.2)
+    time.sleep(1)
 `
 
 func logHas(ctx context.Context, s *e2e.Space, says string) error {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,7 +51,7 @@ func TestPlatform(t *testing.T) {
 	t.Run("Skips", p.testSkips)
 	t.Run("OnlyThePoolMakesSandboxes", p.testAdmissionPolicy)
 	t.Run("Chart", p.testAgentChart)
-	t.Run("Audit", func(t *testing.T) { p.testAudit(t, early) })
+	t.Run("Audit", func(*testing.T) { p.testAudit(early) })
 	t.Run("Authority", p.testAuthority)
 	t.Run("Away", p.testAway)
 	t.Run("Lifecycle", p.testLifecycle)
@@ -97,12 +98,15 @@ func (p *platform) mustHelm(t *testing.T, args ...string) string {
 	return out
 }
 
+// rollout bounds that of both replicas, one after the other, on a busy machine.
+const rollout = 3 * time.Minute
+
 // ready waits until all replicas of pool and injector are, of the newest
 // template.
 func (p *platform) ready(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"code-sandbox-injector", "code-sandbox-pool"} {
-		p.system.Eventually(name+" is ready", func(ctx context.Context) error {
+		err := e2e.Within(t.Context(), rollout, func(ctx context.Context) error {
 			d, err := p.system.Kube.AppsV1().Deployments(p.system.Name).Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -114,6 +118,9 @@ func (p *platform) ready(t *testing.T) {
 			}
 			return nil
 		})
+		if err != nil {
+			t.Fatalf("%s is not ready within %s: %v", name, rollout, err)
+		}
 	}
 }
 
@@ -129,7 +136,7 @@ print("answer", json.load(urllib.request.urlopen(request, timeout=120))["stdout"
 func agent(s *e2e.Space, name, image string) *corev1.Pod {
 	s.T.Helper()
 	pod := s.Pod(name, image)
-	pod.Spec.Containers[0].Command = []string{"python3", "-c", asks}
+	pod.Spec.Containers[0].Command = []string{"python3", "-u", "-c", asks}
 	pod.Spec.Containers[0].Args = nil
 	return pod
 }

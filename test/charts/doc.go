@@ -1,0 +1,5 @@
+// Package charts tests the Helm charts without a cluster: what they refuse, what
+// they render, and that their alerts and dashboard ask for metrics that the code
+// has. It is a module of its own, so that the product depends neither on Helm
+// nor on Prometheus.
+package charts
