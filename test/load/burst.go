@@ -17,9 +17,9 @@ func measureBurst(ctx context.Context, e *Env, sheet *Sheet) error {
 			}
 			add := func(name, unit string, v float64) { sheet.Add(PartBurst, name, unit, v) }
 			add("answered of 30", "", float64(len(t.times)))
-			add("fastest", "ms", milliseconds(quantile(t.times, 0)))
-			add("median", "ms", milliseconds(quantile(t.times, 0.5)))
-			add("slowest", "ms", milliseconds(quantile(t.times, 1)))
+			add("fastest", "ms", Milliseconds(Quantile(t.times, 0)))
+			add("median", "ms", Milliseconds(Quantile(t.times, 0.5)))
+			add("slowest", "ms", Milliseconds(Quantile(t.times, 1)))
 			add("places that a caller lost, at most", "", float64(placesLost(started)))
 			return t.err()
 		})

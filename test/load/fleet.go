@@ -156,8 +156,8 @@ func (f *fleet) measure(ctx context.Context, sheet *Sheet) error {
 	}
 	wg.Wait()
 	sheet.Add(PartFleet, name, "runs/s", float64(len(all))/time.Since(began).Seconds())
-	addLatency(sheet, PartFleet, name+": claim", claims)
-	addLatency(sheet, PartFleet, name+": client to client", all)
+	sheet.AddLatency(PartFleet, name+": claim", claims)
+	sheet.AddLatency(PartFleet, name+": client to client", all)
 	sheet.Add(PartFleet, name+": errors", "", float64(len(errs)))
 	return errors.Join(errs[:min(3, len(errs))]...)
 }
