@@ -73,7 +73,7 @@ func TestCheck(t *testing.T) {
 }
 
 func TestMarkdown(t *testing.T) {
-	s := &Sheet{Machine: Machine{CPU: "a processor"}}
+	s := &Sheet{Bounds: Bounds, Machine: Machine{CPU: "a processor"}}
 	s.Add(PartStart, "start to the first answer", "ms", 100)
 	s.Add(PartStart, "start to the first answer", "ms", 300)
 	s.Add(PartStart, "other", "", 1)
