@@ -174,6 +174,8 @@ func (p *Platform) agentPod(name string, withSidecar bool) *corev1.Pod {
 			AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false),
 			Containers: []corev1.Container{{
 				Name: "main", Image: p.state.Images["agent-python"], Command: []string{"python3", "-c", "import signal; signal.pause()"},
+				// One that asked for no processor would wait for every sandbox being made.
+				Resources: corev1.ResourceRequirements{Requests: amounts("200m", "64Mi")},
 			}},
 		},
 	}
@@ -190,9 +192,6 @@ func (p *Platform) agentPod(name string, withSidecar bool) *corev1.Pod {
 
 func (p *Platform) sidecar() corev1.Container {
 	always := corev1.ContainerRestartPolicyAlways
-	amounts := func(cpu, memory string) corev1.ResourceList {
-		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
-	}
 	return corev1.Container{
 		Name: "sidecar", Image: p.state.Images["code-sandbox"], Command: []string{"/usr/local/bin/sidecar"}, RestartPolicy: &always,
 		Env: []corev1.EnvVar{
@@ -213,4 +212,8 @@ func (p *Platform) sidecar() corev1.Container {
 			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
 	}
+}
+
+func amounts(cpu, memory string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
 }

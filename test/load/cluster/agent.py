@@ -68,6 +68,7 @@ def caller(told, start, lock):
         time.sleep(max(0, due - time.time()))
         shot = shoot(conn, raw, due)
         if told["alone"]:
+            time.sleep(told["gap"] / 2)  # not while the next pod's making begins
             before = time.time()
             exchange(conn, alone)
             shot["alone"] = time.time() - before
