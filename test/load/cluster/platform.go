@@ -83,9 +83,13 @@ func Open(ctx context.Context, work, chart string, logf func(string, ...any)) (*
 // settings are values of the chart.
 type settings map[string]string
 
-// install installs the chart or changes its values, and waits until as many
-// sandboxes are warm as it is to keep.
+// install installs the chart anew, and waits until as many sandboxes are warm as
+// it is to keep.
 func (p *Platform) install(ctx context.Context, change settings) error {
+	// A small node has no room for the sandboxes of two installations.
+	if err := p.uninstall(ctx); err != nil {
+		return err
+	}
 	values := settings{
 		"injector.replicas": "0", // agents here are made with their sidecar
 		"pool.replicas":     "1", "pool.target": "1", "pool.drainSeconds": "5", "sandbox.preload": "{}",
@@ -95,7 +99,7 @@ func (p *Platform) install(ctx context.Context, change settings) error {
 		values[key+".repository"], values[key+".digest"] = repository, digest
 	}
 	maps.Copy(values, change)
-	args := []string{"upgrade", "--install", "code-sandbox", p.chart, "--namespace", systemSpace, "--wait", "--timeout", patience.String()}
+	args := []string{"install", "code-sandbox", p.chart, "--namespace", systemSpace, "--wait", "--timeout", patience.String()}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		args = append(args, "--set", key+"="+values[key])
 	}
@@ -113,6 +117,29 @@ func (p *Platform) install(ctx context.Context, change settings) error {
 	}
 	p.ca = string(secret.Data["ca.crt"])
 	return p.rested(ctx, values)
+}
+
+// uninstall leaves nothing of an earlier installation but its certificates.
+func (p *Platform) uninstall(ctx context.Context) error {
+	if out, err := p.program(ctx, "helm", "uninstall", "code-sandbox", "--namespace", systemSpace, "--ignore-not-found", "--wait",
+		"--timeout", patience.String()); err != nil {
+		return fmt.Errorf("cannot uninstall the chart: %w: %s", err, out)
+	}
+	err := within(ctx, "the pool has stopped", func() error {
+		pools, err := p.pools(ctx)
+		if err == nil && len(pools) > 0 {
+			err = fmt.Errorf("%d replicas of the pool are still there", len(pools))
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	// A pool that stops after its rights have gone leaves sandboxes behind.
+	if err := p.kube.CoreV1().Pods(runsSpace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		return fmt.Errorf("cannot delete what the pool has left: %w", err)
+	}
+	return p.waitWarm(ctx, 0)
 }
 
 // rested waits for the replicas and warm sandboxes that were asked for, and for
