@@ -14,7 +14,7 @@ const burstCallers = 30
 // measureBurst has thirty callers at once meet three warm sandboxes.
 func measureBurst(ctx context.Context, e *Env, p *Platform, sheet *load.Sheet) error {
 	const target = 3
-	change := small(settings{"pool.target": "3", "pool.inFlightPerCaller": "30"})
+	change := small("270m", settings{"pool.target": "3", "pool.max": "6", "pool.inFlightPerCaller": "30"})
 	if err := p.install(ctx, change); err != nil {
 		return err
 	}

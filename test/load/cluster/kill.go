@@ -15,7 +15,7 @@ import (
 // measureKill has a hundred runs meet two replicas of which one is killed.
 func measureKill(ctx context.Context, e *Env, p *Platform, sheet *load.Sheet) error {
 	const target = 4 // of two replicas, two each
-	change := small(settings{"pool.replicas": "2", "pool.target": "2", "pool.max": "3"})
+	change := small("270m", settings{"pool.replicas": "2", "pool.target": "2", "pool.max": "2"})
 	if err := p.install(ctx, change); err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 // each up as soon as it is made, with as many makers of plain pods.
 func measureRefill(ctx context.Context, e *Env, p *Platform, sheet *load.Sheet) error {
 	const most = 3
-	if err := p.install(ctx, small(settings{"pool.target": "3", "pool.max": "3"})); err != nil {
+	if err := p.install(ctx, small("270m", settings{"pool.target": "3", "pool.max": "3"})); err != nil {
 		return err
 	}
 	return p.withAgent(ctx, func() error {

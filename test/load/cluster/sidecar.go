@@ -15,7 +15,7 @@ import (
 // measureSidecar asks what a sidecar holds, and by how much it holds up a pod:
 // pods with and without take turns.
 func measureSidecar(ctx context.Context, e *Env, p *Platform, sheet *load.Sheet) error {
-	if err := p.install(ctx, small(settings{})); err != nil {
+	if err := p.install(ctx, small("400m", settings{})); err != nil {
 		return err
 	}
 	agents, err := watchPods(ctx, p.kube, agentsSpace)

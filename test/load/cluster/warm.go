@@ -8,16 +8,17 @@ import (
 	"github.com/code-sandbox/code-sandbox/test/load"
 )
 
-// small is a sandbox of which several fit on a node of two processors.
-func small(change settings) settings {
-	change["sandbox.cpu"], change["sandbox.memoryMiB"], change["sandbox.diskMiB"] = "400m", "256", "64"
+// small are settings of sandboxes of which several fit on a node of two
+// processors, beside the pool and an agent.
+func small(cpu string, change settings) settings {
+	change["sandbox.cpu"], change["sandbox.memoryMiB"], change["sandbox.diskMiB"] = cpu, "256", "64"
 	return change
 }
 
 // measureWarm sends a run at a time, at a rate that the pool keeps up with.
 func measureWarm(ctx context.Context, e *Env, p *Platform, sheet *load.Sheet) error {
 	const target = 3
-	if err := p.install(ctx, small(settings{"pool.target": "3", "pool.max": "4"})); err != nil {
+	if err := p.install(ctx, small("400m", settings{"pool.target": "3", "pool.max": "4"})); err != nil {
 		return err
 	}
 	return p.withAgent(ctx, func() error {
