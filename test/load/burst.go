@@ -21,9 +21,9 @@ func measureBurst(ctx context.Context, e *Env, sheet *Sheet) error {
 			}
 			add := func(name, unit string, v float64) { sheet.Add(PartBurst, name, unit, v) }
 			add("answered of 30", "", float64(len(t.times)))
-			add("fastest", "ms", milliseconds(quantile(t.times, 0)))
-			add("median", "ms", milliseconds(quantile(t.times, 0.5)))
-			add("slowest", "ms", milliseconds(quantile(t.times, 1)))
+			add("fastest", "ms", Milliseconds(Quantile(t.times, 0)))
+			add("median", "ms", Milliseconds(Quantile(t.times, 0.5)))
+			add("slowest", "ms", Milliseconds(Quantile(t.times, 1)))
 			add("later callers answered before one, at most", "", float64(overtaken(answered)))
 			return t.err()
 		})

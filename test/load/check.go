@@ -41,9 +41,9 @@ var Bounds = []Bound{
 	{PartSoak, "memory of the service more than before", true, 10},
 }
 
-func boundOf(f *Figure) *Bound {
-	for i := range Bounds {
-		if b := &Bounds[i]; b.Part == f.Part && b.Name == f.Name {
+func (s *Sheet) boundOf(f *Figure) *Bound {
+	for i := range s.Bounds {
+		if b := &s.Bounds[i]; b.Part == f.Part && b.Name == f.Name {
 			return b
 		}
 	}
@@ -69,8 +69,8 @@ func (b *Bound) String() string {
 // reach its bound.
 func (s *Sheet) Check(parts []string) error {
 	var errs []error
-	for i := range Bounds {
-		b := &Bounds[i]
+	for i := range s.Bounds {
+		b := &s.Bounds[i]
 		if !contains(parts, b.Part) {
 			continue
 		}

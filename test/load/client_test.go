@@ -52,7 +52,7 @@ func TestOpenLoopCountsFromWhenARequestWasDue(t *testing.T) {
 	if len(sum.times) != 5 || sum.err() != nil {
 		t.Fatalf("%d runs, %v; want 5", len(sum.times), sum.err())
 	}
-	if fastest := quantile(sum.times, 0); fastest < 20*time.Millisecond {
+	if fastest := Quantile(sum.times, 0); fastest < 20*time.Millisecond {
 		t.Errorf("a run that takes 20 ms was measured as %s", fastest)
 	}
 	// One lane has to wait for its own slow answer: the wait counts.
@@ -60,7 +60,7 @@ func TestOpenLoopCountsFromWhenARequestWasDue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if slowest := quantile(sum.times, 1); slowest < 450*time.Millisecond {
+	if slowest := Quantile(sum.times, 1); slowest < 450*time.Millisecond {
 		t.Errorf("a request that was due while its lane waited was measured as %s", slowest)
 	}
 }

@@ -51,7 +51,7 @@ func measureData(ctx context.Context, e *Env, sheet *Sheet) error {
 			if err := t.err(); err != nil {
 				return err
 			}
-			addLatency(sheet, PartData, "pandas snippet over HTTP", t.times)
+			sheet.AddLatency(PartData, "pandas snippet over HTTP", t.times)
 			busy, err := closedLoop(s.Addr, sumOfFrame, 4, e.Length)
 			if err != nil {
 				return err
@@ -61,13 +61,13 @@ func measureData(ctx context.Context, e *Env, sheet *Sheet) error {
 			if err != nil {
 				return err
 			}
-			sheet.Add(PartData, "importing pandas in a plain interpreter", "ms", milliseconds(imports))
+			sheet.Add(PartData, "importing pandas in a plain interpreter", "ms", Milliseconds(imports))
 			whole, err := command{[]string{e.Data, "-c", sumOfFrame.code}, sumOfFrame.stdout}.repeat(ctx, max(3, e.Baseline/10))
 			if err != nil {
 				return err
 			}
-			sheet.Add(PartData, "python3 -c with the same snippet, no sandbox", "ms", milliseconds(quantile(whole, 0.5)))
-			sheet.Add(PartData, "python3 -c is slower by", "", ratio(quantile(whole, 0.5), quantile(t.times, 0.5)))
+			sheet.Add(PartData, "python3 -c with the same snippet, no sandbox", "ms", Milliseconds(Quantile(whole, 0.5)))
+			sheet.Add(PartData, "python3 -c is slower by", "", ratio(Quantile(whole, 0.5), Quantile(t.times, 0.5)))
 			return t.err()
 		})
 	}, "--python", e.Data)
@@ -88,7 +88,7 @@ func (e *Env) importTime(ctx context.Context, n int) (time.Duration, error) {
 		}
 		times = append(times, time.Duration(seconds*float64(time.Second)))
 	}
-	return quantile(times, 0.5), nil
+	return Quantile(times, 0.5), nil
 }
 
 // wroteAll says whether an answer counts the whole of 1 GiB, and keeps little.

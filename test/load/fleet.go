@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"math"
 	"math/big"
 	"os"
 	"runtime"
@@ -156,8 +157,8 @@ func (f *fleet) measure(ctx context.Context, sheet *Sheet) error {
 	}
 	wg.Wait()
 	sheet.Add(PartFleet, name, "runs/s", float64(len(all))/time.Since(began).Seconds())
-	addLatency(sheet, PartFleet, name+": claim", claims)
-	addLatency(sheet, PartFleet, name+": client to client", all)
+	sheet.AddLatency(PartFleet, name+": claim", claims)
+	sheet.AddLatency(PartFleet, name+": client to client", all)
 	sheet.Add(PartFleet, name+": errors", "", float64(len(errs)))
 	return errors.Join(errs[:min(3, len(errs))]...)
 }
@@ -199,12 +200,20 @@ func (f *fleet) stop() error {
 	return err
 }
 
-// heap is what this process holds, after a collection.
+// heap is what this process holds. It waits until what was there before is given
+// back: connections and goroutines of the last fleet end a moment after it, and
+// a stack is freed by the collection after that.
 func heap() int64 {
-	runtime.GC()
 	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapInuse + m.StackInuse)
+	for last := int64(math.MaxInt64); ; time.Sleep(50 * time.Millisecond) {
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		now := int64(m.HeapAlloc + m.StackInuse)
+		if last-now < 32<<10 {
+			return now
+		}
+		last = now
+	}
 }
 
 // selfSigned is a certificate for pool.test that is its own authority.

@@ -12,17 +12,17 @@ func measureStart(ctx context.Context, e *Env, sheet *Sheet) error {
 		if err != nil {
 			return err
 		}
-		sheet.Add(PartStart, "start to ready", "ms", milliseconds(time.Since(s.began)))
+		sheet.Add(PartStart, "start to ready", "ms", Milliseconds(time.Since(s.began)))
 		t, err := closedLoop(s.Addr, printOne, 1, time.Millisecond)
 		if err == nil {
 			err = t.err()
 		}
-		sheet.Add(PartStart, "start to the first answer", "ms", milliseconds(time.Since(s.began)))
+		sheet.Add(PartStart, "start to the first answer", "ms", Milliseconds(time.Since(s.began)))
 		stopping := time.Now()
 		if stopErr := s.Stop(); err == nil {
 			err = stopErr
 		}
-		sheet.Add(PartStart, "SIGTERM to the end of the process", "ms", milliseconds(time.Since(stopping)))
+		sheet.Add(PartStart, "SIGTERM to the end of the process", "ms", Milliseconds(time.Since(stopping)))
 		return err
 	})
 }
@@ -36,10 +36,10 @@ func measureOpen(ctx context.Context, e *Env, sheet *Sheet) error {
 			if err != nil {
 				return err
 			}
-			addLatency(sheet, PartOpen, "print(1) over HTTP", t.times)
+			sheet.AddLatency(PartOpen, "print(1) over HTTP", t.times)
 			add := func(name, unit string, v float64) { sheet.Add(PartOpen, name, unit, v) }
-			add("of which in the sandbox, p50", "ms", milliseconds(quantile(t.inside, 0.5)))
-			add("requests sent late by the generator, p99", "ms", milliseconds(quantile(t.late, 0.99)))
+			add("of which in the sandbox, p50", "ms", Milliseconds(Quantile(t.inside, 0.5)))
+			add("requests sent late by the generator, p99", "ms", Milliseconds(Quantile(t.late, 0.99)))
 			add("errors", "", float64(len(t.errs)))
 			add("runs that found no warm sandbox", "", float64(t.cold))
 
@@ -47,23 +47,18 @@ func measureOpen(ctx context.Context, e *Env, sheet *Sheet) error {
 			if err != nil {
 				return err
 			}
-			addLatency(sheet, PartOpen, "python3 -c 'print(1)', no sandbox", plain)
+			sheet.AddLatency(PartOpen, "python3 -c 'print(1)', no sandbox", plain)
 			wrapped, err := e.bubblewrap().repeat(ctx, e.Baseline)
 			if err != nil {
 				return err
 			}
-			addLatency(sheet, PartOpen, "bwrap --unshare-all python3 -c 'print(1)'", wrapped)
-			ours := quantile(t.times, 0.5)
-			add("python3 -c is slower by", "", ratio(quantile(plain, 0.5), ours))
-			add("bwrap is slower by", "", ratio(quantile(wrapped, 0.5), ours))
+			sheet.AddLatency(PartOpen, "bwrap --unshare-all python3 -c 'print(1)'", wrapped)
+			ours := Quantile(t.times, 0.5)
+			add("python3 -c is slower by", "", ratio(Quantile(plain, 0.5), ours))
+			add("bwrap is slower by", "", ratio(Quantile(wrapped, 0.5), ours))
 			return nil
 		})
 	}, "--python", e.Python)
-}
-
-func addLatency(sheet *Sheet, part, name string, times []time.Duration) {
-	sheet.Add(part, name+", p50", "ms", milliseconds(quantile(times, 0.5)))
-	sheet.Add(part, name+", p99", "ms", milliseconds(quantile(times, 0.99)))
 }
 
 func ratio(a, b time.Duration) float64 {
@@ -88,12 +83,12 @@ func measureClosed(ctx context.Context, e *Env, sheet *Sheet) error {
 			}
 			serviceAfter, belowAfter := s.cpu()
 			add("fresh sandboxes", "runs/s", t.rate())
-			addLatency(sheet, PartClosed, "print(1) over HTTP", t.times)
+			sheet.AddLatency(PartClosed, "print(1) over HTTP", t.times)
 			add("errors", "", float64(len(t.errs)))
 			add("sandboxes used twice", "", float64(t.twice()))
 			runs := time.Duration(max(1, len(t.times)))
-			add("CPU a run: the service", "ms", milliseconds((serviceAfter-service)/runs))
-			add("CPU a run: zygotes and sandboxes", "ms", milliseconds((belowAfter-below)/runs))
+			add("CPU a run: the service", "ms", Milliseconds((serviceAfter-service)/runs))
+			add("CPU a run: zygotes and sandboxes", "ms", Milliseconds((belowAfter-below)/runs))
 
 			plain, err := e.plainPython().closedLoop(ctx, callers, e.Length)
 			if err != nil {
@@ -116,7 +111,7 @@ func measureGrowth(ctx context.Context, e *Env, sheet *Sheet) error {
 				}
 				name := fmt.Sprintf("callers: %d", callers)
 				sheet.Add(PartGrowth, name, "runs/s", t.rate())
-				addLatency(sheet, PartGrowth, name, t.times)
+				sheet.AddLatency(PartGrowth, name, t.times)
 				sheet.Add(PartGrowth, name+", errors", "", float64(len(t.errs)))
 				return nil
 			})

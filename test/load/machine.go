@@ -30,10 +30,17 @@ type Machine struct {
 }
 
 func describeMachine(ctx context.Context, e *Env) Machine {
+	m := ThisMachine()
+	m.Python, m.Bubblewrap = fmt.Sprintf("%s (%s)", said(ctx, e.Python, "--version"), e.Python), said(ctx, "bwrap", "--version")
+	m.Service = said(ctx, e.Binary, "version")
+	return m
+}
+
+// ThisMachine is described as it is now, before anything is measured.
+func ThisMachine() Machine {
 	m := Machine{
 		CPU: cpuModel(), Cores: runtime.NumCPU(), Go: runtime.Version(), LoadBefore: loadAverage(),
-		Python: fmt.Sprintf("%s (%s)", said(ctx, e.Python, "--version"), e.Python), Bubblewrap: said(ctx, "bwrap", "--version"),
-		Service: said(ctx, e.Binary, "version"), Taken: time.Now().UTC().Truncate(time.Second),
+		Taken: time.Now().UTC().Truncate(time.Second),
 	}
 	var name unix.Utsname
 	if unix.Uname(&name) == nil {
@@ -49,10 +56,18 @@ func describeMachine(ctx context.Context, e *Env) Machine {
 	return m
 }
 
+// Done takes note of the load when everything has been measured.
+func (m *Machine) Done() { m.LoadAfter = loadAverage() }
+
 func (m Machine) String() string {
-	return fmt.Sprintf("%s, %d cores, %d GiB, Linux %s, %s, %s, %s, %s; %s; load averages %s before and %s after.",
-		m.CPU, m.Cores, (m.MemoryBytes+1<<29)>>30, m.Kernel, m.Go, m.Python, m.Bubblewrap, m.Service,
-		m.Taken.Format(time.DateOnly), m.LoadBefore, m.LoadAfter)
+	with := ""
+	for _, w := range []string{m.Go, m.Python, m.Bubblewrap, m.Service} {
+		if w != "" {
+			with += ", " + w
+		}
+	}
+	return fmt.Sprintf("%s, %d cores, %d GiB, Linux %s%s; %s; load averages %s before and %s after.",
+		m.CPU, m.Cores, (m.MemoryBytes+1<<29)>>30, m.Kernel, with, m.Taken.Format(time.DateOnly), m.LoadBefore, m.LoadAfter)
 }
 
 func cpuModel() string {

@@ -73,7 +73,7 @@ func Titles(flags []string) ([]string, error) {
 // Measure takes the figures of the parts with the given titles. The sheet holds
 // what was measured, whatever the error says could not be.
 func Measure(ctx context.Context, e *Env, titles []string) (*Sheet, error) {
-	s := &Sheet{Machine: describeMachine(ctx, e)}
+	s := &Sheet{Machine: describeMachine(ctx, e), Bounds: Bounds}
 	var errs []error
 	for _, p := range parts {
 		if !contains(titles, p.Title) {
@@ -84,7 +84,7 @@ func Measure(ctx context.Context, e *Env, titles []string) (*Sheet, error) {
 			errs = append(errs, fmt.Errorf("cannot measure %s: %w", p.Title, err))
 		}
 	}
-	s.Machine.LoadAfter = loadAverage()
+	s.Machine.Done()
 	return s, errors.Join(errs...)
 }
 

@@ -15,6 +15,7 @@ import (
 type Sheet struct {
 	Machine Machine   `json:"machine"`
 	Figures []*Figure `json:"figures"`
+	Bounds  []Bound   `json:"-"` // what figures must reach
 }
 
 // Figure is one quantity, in all rounds.
@@ -35,6 +36,12 @@ func (s *Sheet) Add(part, name, unit string, value float64) {
 	}
 	f.Values = append(f.Values, value)
 	f.Median = median(f.Values)
+}
+
+// AddLatency takes note of one round's latencies.
+func (s *Sheet) AddLatency(part, name string, times []time.Duration) {
+	s.Add(part, name+", p50", "ms", Milliseconds(Quantile(times, 0.5)))
+	s.Add(part, name+", p99", "ms", Milliseconds(Quantile(times, 0.99)))
 }
 
 // Find returns nil for a figure that was not measured.
@@ -64,7 +71,7 @@ func (s *Sheet) Markdown(w io.Writer) error {
 			spread = number(slices.Min(f.Values)) + " to " + number(slices.Max(f.Values))
 		}
 		must := ""
-		if b := boundOf(f); b != nil {
+		if b := s.boundOf(f); b != nil {
 			must = b.String()
 		}
 		if _, err := fmt.Fprintf(w, "| %s | %s | %s | %s |\n", f.Name, withUnit(f.Median, f.Unit), spread, must); err != nil {
@@ -103,9 +110,9 @@ func median(values []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// quantile is the smallest of the times that at least the share q of them does
+// Quantile is the smallest of the times that at least the share q of them does
 // not exceed; zero of none.
-func quantile(times []time.Duration, q float64) time.Duration {
+func Quantile(times []time.Duration, q float64) time.Duration {
 	if len(times) == 0 {
 		return 0
 	}
@@ -114,4 +121,5 @@ func quantile(times []time.Duration, q float64) time.Duration {
 	return sorted[min(max(i, 0), len(sorted)-1)]
 }
 
-func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+// Milliseconds is a duration as a figure.
+func Milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -13,7 +13,7 @@ func TestQuantile(t *testing.T) {
 	}
 	f := func(times []time.Duration, q float64, want time.Duration) {
 		t.Helper()
-		if got := quantile(times, q); got != want {
+		if got := Quantile(times, q); got != want {
 			t.Errorf("the quantile %g is %d, not %d", q, got, want)
 		}
 	}
@@ -44,7 +44,7 @@ func TestMedian(t *testing.T) {
 func TestCheck(t *testing.T) {
 	f := func(part, name string, value float64, want string) {
 		t.Helper()
-		s := &Sheet{}
+		s := &Sheet{Bounds: Bounds}
 		for _, b := range Bounds { // all but the one in question are met
 			if b.Part == part && b.Name != name {
 				s.Add(part, b.Name, "", b.Limit)
@@ -66,14 +66,14 @@ func TestCheck(t *testing.T) {
 	f(PartOpen, "errors", 1, "errors is 1 and must be ≤ 0")
 	// Another part is not looked at, a figure that is missing is.
 	f(PartOpen, "", 0, "")
-	s := &Sheet{}
+	s := &Sheet{Bounds: Bounds}
 	if err := s.Check([]string{PartStart}); err == nil || !strings.Contains(err.Error(), "was not measured") {
 		t.Errorf("a sheet without figures gives %v", err)
 	}
 }
 
 func TestMarkdown(t *testing.T) {
-	s := &Sheet{Machine: Machine{CPU: "a processor"}}
+	s := &Sheet{Bounds: Bounds, Machine: Machine{CPU: "a processor"}}
 	s.Add(PartStart, "start to the first answer", "ms", 100)
 	s.Add(PartStart, "start to the first answer", "ms", 300)
 	s.Add(PartStart, "other", "", 1)

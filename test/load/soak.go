@@ -67,7 +67,7 @@ func measureSoak(ctx context.Context, e *Env, sheet *Sheet) error {
 		add("runs that failed", "", float64(len(sum.errs)))
 		add("sandboxes used twice", "", float64(sum.twice()))
 		add("throughput", "runs/s", float64(len(sum.times))/took.Seconds())
-		addLatency(sheet, PartSoak, "latency, 4 callers", sum.times)
+		sheet.AddLatency(PartSoak, "latency, 4 callers", sum.times)
 		add("processes more than before", "", float64(after.processes-before.processes))
 		add("descriptors more than before", "", float64(after.descriptors-before.descriptors))
 		add("cgroups more than before", "", float64(after.cgroups-before.cgroups))

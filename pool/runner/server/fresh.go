@@ -42,6 +42,9 @@ func (s *Server) fresh(w http.ResponseWriter, r *http.Request) {
 	}
 	answer.Fresh = len(answer.Open) == 0 && answer.Reason == ""
 	answer.Preloaded, answer.Python = s.interpreter.Preloaded, s.interpreter.Python
+	if answer.Fresh {
+		s.pool.Store(connectionOf(r))
+	}
 	w.Header().Set("Content-Type", "application/json")
 	json.NewEncoder(w).Encode(answer) //nolint:errcheck // a caller who is gone needs none
 }

@@ -113,8 +113,7 @@ func TestHangUp(t *testing.T) {
 // The pool takes none of the output: the run ends at its deadline all the same.
 func TestCallerTakesNothing(t *testing.T) {
 	p := startPod(t, nil)
-	conn := p.connect()
-	conn.Close()
+	p.connect()
 	raw, err := tls.Dial("tcp", p.config.Address, &tls.Config{InsecureSkipVerify: true})
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +125,7 @@ func TestCallerTakesNothing(t *testing.T) {
 }
 
 // Everything that ends a runner that waits: a signal from outside, its life, the
-// loss of its interpreter. During a run, a signal does not.
+// loss of its interpreter or its pool. During a run, a signal does not.
 func TestEndOfAnIdleRunner(t *testing.T) {
 	// Its life, which tells the pool by the end of the connection.
 	p := startPod(t, func(c *wire.RunnerConfig) { c.Life = time.Second })
@@ -147,6 +146,22 @@ func TestEndOfAnIdleRunner(t *testing.T) {
 	_, err := conn.Run(t.Context(), &wire.Request{Code: "print(1)"}, nil)
 	if e, ok := errors.AsType[*api.Error](err); !ok || e.Code != api.SandboxLost || e.Executed != api.No {
 		t.Errorf("a run after the end: %v", err)
+	}
+	// The pool hangs up: nobody else will ever use this sandbox.
+	p = startPod(t, nil)
+	p.connect().Close()
+	p.waitGone(2 * time.Second)
+	if p.err != nil {
+		t.Errorf("it ended with %v and said %q", p.err, p.log.String())
+	}
+	// Somebody else who hangs up ends nothing.
+	p = startPod(t, nil)
+	conn = p.connect()
+	if status, _ := p.post("POST", "/v1/fresh", "wrong", "{}"); status != 401 {
+		t.Errorf("the status is %d", status)
+	}
+	if res, err := conn.Run(t.Context(), &wire.Request{Code: "print(1)"}, nil); err != nil || res.Stdout != "1\n" {
+		t.Errorf("a run after a stranger's visit: %+v, %v", res, err)
 	}
 	// The interpreter's death.
 	p = startPod(t, nil)

@@ -56,6 +56,9 @@ type Server struct {
 	used     atomic.Bool
 	finished chan struct{} // closed when the run's last line has been written
 	overdue  chan struct{} // closed when it should have been
+
+	pool atomic.Value  // the net.Conn that was last told that this runner is fresh
+	left chan struct{} // has a word when that has ended
 }
 
 // New makes a runner of a configuration that ParseConfig has checked.
@@ -69,7 +72,7 @@ func New(c wire.RunnerConfig) (*Server, error) {
 	}
 	return &Server{
 		config: c, secret: secret, start: StartInterpreter,
-		ready: make(chan struct{}), finished: make(chan struct{}), overdue: make(chan struct{}),
+		ready: make(chan struct{}), finished: make(chan struct{}), overdue: make(chan struct{}), left: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -97,6 +100,7 @@ func (s *Server) serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
 		Handler: s.handler(), Protocols: &http1, ReadHeaderTimeout: headBound, MaxHeaderBytes: maxHead,
 		ErrorLog: log.New(&few{to: os.Stderr, left: maxComplaints}, "", 0), IdleTimeout: 2 * s.config.Life,
+		ConnContext: withConnection, ConnState: s.watchPool,
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(tls.NewListener(limit(listener, connections), config)) }()
@@ -149,6 +153,10 @@ func (s *Server) wait(ctx context.Context, failed <-chan error) error {
 		case <-end:
 			if end = nil; s.claim() {
 				return ErrUnused
+			}
+		case <-s.left:
+			if s.claim() {
+				return nil
 			}
 		}
 	}
