@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 )
@@ -18,10 +17,12 @@ import (
 // serves the agent at its localhost.
 func (s *Space) Forward(pod string, port int) string {
 	s.T.Helper()
-	dialer, err := s.forwardDialer(pod)
+	transport, upgrader, err := spdy.RoundTripperFor(s.Config)
 	if err != nil {
 		s.T.Fatalf("cannot forward a port of %q: %v", pod, err)
 	}
+	target := s.Kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(s.Name).Name(pod).SubResource("portforward").URL()
+	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, target)
 	stop, ready, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", port)}, stop, ready, io.Discard, io.Discard)
 	if err != nil {
@@ -30,7 +31,7 @@ func (s *Space) Forward(pod string, port int) string {
 	go func() { ended <- forwarder.ForwardPorts() }()
 	s.T.Cleanup(func() {
 		close(stop)
-		<-ended
+		_ = <-ended // nobody needs the port any more
 	})
 	select {
 	case <-ready:
@@ -45,13 +46,4 @@ func (s *Space) Forward(pod string, port int) string {
 		s.T.Fatalf("cannot forward a port of %q: %v", pod, err)
 	}
 	return fmt.Sprintf("http://127.0.0.1:%d", ports[0].Local)
-}
-
-func (s *Space) forwardDialer(pod string) (httpstream.Dialer, error) {
-	target := s.Kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(s.Name).Name(pod).SubResource("portforward").URL()
-	transport, upgrader, err := spdy.RoundTripperFor(s.Config)
-	if err != nil {
-		return nil, err
-	}
-	return spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, target), nil
 }

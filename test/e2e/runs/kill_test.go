@@ -120,7 +120,7 @@ func (p *platform) idle(t *testing.T) {
 		}
 		for _, pod := range pods {
 			if n, err := p.leases(ctx, pod.Status.PodIP); err != nil || n > 0 {
-				return fmt.Errorf("%s has %d runs: %v", pod.Name, n, err)
+				return fmt.Errorf("%s has %d runs: %w", pod.Name, n, err)
 			}
 		}
 		return nil
