@@ -31,7 +31,9 @@ func (s *Space) Forward(pod string, port int) string {
 	go func() { ended <- forwarder.ForwardPorts() }()
 	s.T.Cleanup(func() {
 		close(stop)
-		_ = <-ended // nobody needs the port any more
+		if err := <-ended; err != nil {
+			s.T.Logf("the port of %q was lost: %v", pod, err)
+		}
 	})
 	select {
 	case <-ready:
