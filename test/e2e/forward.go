@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/httpstream"
+	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 )
@@ -30,7 +30,9 @@ func (s *Space) Forward(pod string, port int) string {
 	go func() { ended <- forwarder.ForwardPorts() }()
 	s.T.Cleanup(func() {
 		close(stop)
-		<-ended
+		if err := <-ended; err != nil {
+			s.T.Logf("a port of %q was forwarded until: %v", pod, err)
+		}
 	})
 	select {
 	case <-ready:

@@ -119,8 +119,12 @@ func (p *platform) idle(t *testing.T) {
 			return err
 		}
 		for _, pod := range pods {
-			if n, err := p.leases(ctx, pod.Status.PodIP); err != nil || n > 0 {
-				return fmt.Errorf("%s has %d runs: %v", pod.Name, n, err)
+			n, err := p.leases(ctx, pod.Status.PodIP)
+			if err != nil {
+				return err
+			}
+			if n > 0 {
+				return fmt.Errorf("%s has %d runs", pod.Name, n)
 			}
 		}
 		return nil
