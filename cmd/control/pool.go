@@ -177,6 +177,9 @@ func (s *poolService) ready() error {
 // told is what the pool tells sidecars of itself.
 func (s *poolService) told() api.ServiceLimits {
 	t := s.opts.template()
+	if !s.opts.pods.UserNamespace {
+		t.Limits.Processes = 0 // the node's podPidsLimit, which only the node knows
+	}
 	isolation := "pod"
 	if s.opts.pods.RuntimeClass != "" {
 		isolation = s.opts.pods.RuntimeClass

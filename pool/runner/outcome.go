@@ -115,6 +115,14 @@ func (e ending) room() string {
 	return fmt.Sprintf("%d MiB and %d files", e.limits.DiskBytes>>20, e.limits.DiskFiles)
 }
 
+// crowd is how many may run, where that is known: the limit may be the node's.
+func (e ending) crowd() string {
+	if e.limits.Processes == 0 {
+		return "processes and threads"
+	}
+	return fmt.Sprintf("%d processes and threads", e.limits.Processes)
+}
+
 // limitHit says whether the exception is a limit of the sandbox at work.
 func (e ending) limitHit(x exception) (wire.Outcome, string) {
 	switch {
@@ -124,8 +132,7 @@ func (e ending) limitHit(x exception) (wire.Outcome, string) {
 		return wire.DiskFull, fmt.Sprintf("The program filled its disk: the working directory, /tmp and /dev/shm hold %s together.", e.room())
 	case x.is("BlockingIOError") && x.Errno == int(syscall.EAGAIN) && x.Path == "",
 		x.is("RuntimeError") && x.Message == "can't start new thread":
-		return wire.ProcessLimit, fmt.Sprintf(
-			"The program reached its limit of %d processes and threads.", e.limits.Processes)
+		return wire.ProcessLimit, "The program reached its limit of " + e.crowd() + "."
 	}
 	return "", ""
 }

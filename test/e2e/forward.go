@@ -8,6 +8,10 @@ import (
 	"net/http"
 	"time"
 
+<<<<<<< HEAD
+=======
+	"k8s.io/apimachinery/pkg/util/httpstream" //nolint:staticcheck // client-go has no other yet
+>>>>>>> e2e1
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 )
@@ -32,7 +36,11 @@ func (s *Space) Forward(pod string, port int) string {
 	s.T.Cleanup(func() {
 		close(stop)
 		if err := <-ended; err != nil {
+<<<<<<< HEAD
 			s.T.Logf("the port of %q was lost: %v", pod, err)
+=======
+			s.T.Logf("a port of %q was forwarded until: %v", pod, err)
+>>>>>>> e2e1
 		}
 	})
 	select {

@@ -51,7 +51,9 @@ refused("clock_adjtime", 9999, 0)
 refused("adjtimex", 0)`,
 		},
 		{
-			name: "system calls of 32 bits", layer: "seccomp, which knows one architecture", without: []string{"seccomp"},
+			name:  "system calls of 32 bits",
+			pod:   "the container runtime's default seccomp profile lets it through; it reaches the kernel, and nothing of another pod",
+			layer: "seccomp, which knows one architecture", without: []string{"seccomp"},
 			code: `
 if X86:
     page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
@@ -69,7 +71,9 @@ else:
 			},
 		},
 		{
-			name: "sockets that load modules or speak to the kernel", layer: "seccomp", without: []string{"seccomp"},
+			name:  "sockets that load modules or speak to the kernel",
+			pod:   "the container runtime's default seccomp profile lets it through; it reaches the kernel, and nothing of another pod",
+			layer: "seccomp", without: []string{"seccomp"},
 			code: `
 for family, kind, protocol in ((16, 3, 0), (17, 3, 0), (40, 1, 0), (38, 5, 0), (30, 1, 0), (29, 3, 1), (21, 5, 0), (44, 3, 0),
         (2, 3, 6), (10, 3, 58), (2, 3 | 0o2000000, 1), (2, 2, 1), (2, 1, 132), (2, 5, 132), (2, 6, 33), (2, 1, 262), (2, 10, 3)):
@@ -79,24 +83,32 @@ for family in (30, 21, 43):
     refused("socketpair", family, 1, 0, pair)`,
 		},
 		{
-			name: "what the machine or the user has only so many of", layer: "seccomp", without: []string{"seccomp"},
+			name:  "what the machine or the user has only so many of",
+			pod:   "the container runtime's default seccomp profile lets it through; it reaches the kernel, and nothing of another pod",
+			layer: "seccomp", without: []string{"seccomp"},
 			code: `
 refused("inotify_init1", 0)
 refused("io_setup", 1, (ctypes.c_long * 1)())`,
 		},
 		{
-			name: "leases and notices on the machine's files", layer: "seccomp (behind leases: another user)", without: []string{"seccomp"},
+			name:  "leases and notices on the machine's files",
+			pod:   "the container runtime's default seccomp profile lets it through; it reaches the kernel, and nothing of another pod",
+			layer: "seccomp (behind leases: another user)", without: []string{"seccomp"},
 			code: `
 import fcntl
 fails("hold a lease", lambda: fcntl.fcntl(os.open("/usr/bin/env", os.O_RDONLY), 1024, 0), errno.EPERM)
 fails("be told of changes", lambda: fcntl.fcntl(os.open("/usr", os.O_RDONLY), 1026, 1), errno.EPERM)`,
 		},
 		{
-			name: "flushing the machine's disks", layer: "seccomp", without: []string{"seccomp"},
+			name:  "flushing the machine's disks",
+			pod:   "the container runtime's default seccomp profile lets it through; it reaches the kernel, and nothing of another pod",
+			layer: "seccomp", without: []string{"seccomp"},
 			code: `refused("syncfs", os.open("/work", os.O_RDONLY))`,
 		},
 		{
-			name: "new rights", layer: "no_new_privs (behind it: nosuid mounts, an empty bounding set)", without: []string{"no_new_privs", "seccomp"},
+			name:  "new rights",
+			pod:   "no privilege can be gained by them (allowPrivilegeEscalation: false), though they can be started",
+			layer: "no_new_privs (behind it: nosuid mounts, an empty bounding set)", without: []string{"no_new_privs", "seccomp"},
 			code: `
 if libc.prctl(39, 0, 0, 0, 0) != 1: could("gain privileges by exec")
 if not os.statvfs("/usr").f_flag & os.ST_NOSUID: could("run setuid programs")`,
@@ -111,7 +123,9 @@ for f in (lambda: os.setuid(0), lambda: os.setgid(0), lambda: os.setgroups([0]),
     fails("become another user", f, errno.EPERM, errno.EINVAL)`,
 		},
 		{
-			name: "device nodes", layer: "no capability", without: []string{"capabilities", "user"},
+			name:  "device nodes",
+			pod:   "the container runtime makes the harmless ones for each container",
+			layer: "no capability", without: []string{"capabilities", "user"},
 			code: `
 fails("make a device", lambda: os.mknod("/tmp/d", 0o60666, os.makedev(8, 0)), errno.EPERM)
 fails("make a device", lambda: os.mknod("/tmp/c", 0o20666, os.makedev(1, 1)), errno.EPERM)
@@ -120,7 +134,9 @@ if sorted(os.listdir("/dev")) != ["fd", "full", "null", "random", "shm", "stderr
 fails("open a terminal", lambda: os.open("/dev/tty", os.O_RDWR), errno.ENOENT, errno.ENXIO)`,
 		},
 		{
-			name: "the machine's handler of core dumps", layer: "rlimits, at one byte, and seccomp holds it there", without: []string{"rlimits", "seccomp"},
+			name:  "the machine's handler of core dumps",
+			pod:   "cores are off by a limit there, which the program could see and not raise; the handler is the node's to set",
+			layer: "rlimits, at one byte, and seccomp holds it there", without: []string{"rlimits", "seccomp"},
 			code: `
 try: resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 except (OSError, ValueError): pass
@@ -128,11 +144,15 @@ limit = resource.getrlimit(resource.RLIMIT_CORE)
 if limit != (1, 1): could("have its crash handled as root: %s" % (limit,))`,
 		},
 		{
-			name: "the machine's name", layer: "hostname", without: []string{"hostname"},
+			name:  "the machine's name",
+			pod:   "the name that it sees is its pod's",
+			layer: "hostname", without: []string{"hostname"},
 			code: `if socket.gethostname() != "sandbox": could("see " + socket.gethostname())`,
 		},
 		{
-			name: "the place in the machine's cgroups", layer: "cgroup", without: []string{"cgroup"},
+			name:  "the place in the machine's cgroups",
+			pod:   "what the container runtime shows of the machine: no content of it can be written, and none is another pod's",
+			layer: "cgroup", without: []string{"cgroup"},
 			code: `
 for line in open("/proc/self/cgroup"):
     if line.strip().split(":", 2)[2] != "/": could("see " + line.strip())`,

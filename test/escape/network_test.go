@@ -12,7 +12,9 @@ import (
 func networkRows() []row {
 	return []row{
 		{
-			name: "the internet", layer: "network", without: []string{"network"},
+			name:  "the internet",
+			pod:   "a NetworkPolicy drops or rejects what a missing interface would refuse at once: sending is no error, and nothing arrives (P18)",
+			layer: "network", without: []string{"network"},
 			code: `
 for family, kind, address in ((2, 1, ("192.0.2.1", 80)), (2, 2, ("192.0.2.1", 53)), (10, 1, ("2001:db8::1", 80)), (2, 2, ("224.0.0.1", 9)), (2, 2, ("10.0.0.1", 9)), (2, 1, ("169.254.169.254", 80))):
     s = socket.socket(family, kind)

@@ -36,7 +36,9 @@ others = [p for p in os.listdir("/proc") if p.isdigit() and int(p) not in (1, os
 if others: could("see the processes %s" % others[:9])`,
 		},
 		{
-			name: "processes of another sandbox", layer: "pids (behind it: another user)", without: []string{"pids", "users"},
+			name:  "processes of another sandbox",
+			pod:   "what it finds is its own runner, process 1 of its pod, which no signal ends (P21)",
+			layer: "pids (behind it: another user)", without: []string{"pids", "users"},
 			beside: "time.sleep(1.5)",
 			code: `
 for pid in range(2, 1 << 17):
@@ -70,7 +72,9 @@ os.kill(1, 0) if os.path.exists("/proc/1") else could("end process 1")`,
 			},
 		},
 		{
-			name: "the machine in /proc", layer: "proc: one of its own, of processes only", without: []string{"proc"},
+			name:  "the machine in /proc",
+			pod:   "what the container runtime shows of the machine: no content of it can be written, and none is another pod's",
+			layer: "proc: one of its own, of processes only", without: []string{"proc"},
 			code: `
 open("/proc/self/status").read()  # there is one
 for name in ("sys", "kcore", "kmsg", "sysrq-trigger", "bus", "fs", "irq", "keys", "timer_list", "modules", "config.gz"):
@@ -130,7 +134,9 @@ if os.fork() == 0:
 time.sleep(0.1)`,
 		},
 		{
-			name: "a fork bomb that does not end", layer: "rlimits, per user namespace", without: []string{"rlimits"}, busy: true, timeout: 2,
+			name:  "a fork bomb that does not end",
+			pod:   "processes are bounded by the node's podPidsLimit there; by the runner as well only with sandbox.userNamespace, since the kernel counts by user id",
+			layer: "rlimits, per user namespace", without: []string{"rlimits"}, busy: true, timeout: 2,
 			code: bomb + `
 while going():
     try: os.fork()
@@ -138,7 +144,9 @@ while going():
 			want: ends("timeout", "process_limit"),
 		},
 		{
-			name: "a fork bomb whose processes change their sessions", layer: "rlimits", without: []string{"rlimits"}, busy: true, timeout: 2,
+			name:  "a fork bomb whose processes change their sessions",
+			pod:   "processes are bounded by the node's podPidsLimit there; by the runner as well only with sandbox.userNamespace, since the kernel counts by user id",
+			layer: "rlimits", without: []string{"rlimits"}, busy: true, timeout: 2,
 			code: bomb + `
 while going():
     try:
@@ -149,7 +157,9 @@ while going():
 			want: ends("timeout", "process_limit"),
 		},
 		{
-			name: "300 processes", layer: "rlimits", without: []string{"rlimits"}, busy: true,
+			name:  "300 processes",
+			pod:   "processes are bounded by the node's podPidsLimit there; by the runner as well only with sandbox.userNamespace, since the kernel counts by user id",
+			layer: "rlimits", without: []string{"rlimits"}, busy: true,
 			code: `
 made = 0
 try:

@@ -8,7 +8,9 @@ func resourceRows() []row {
 			code: "hold = bytearray(b'x' * (1 << 20)) * 700\ncould('have 700 MiB')", want: ends("out_of_memory"),
 		},
 		{
-			name: "memory, in many processes", layer: "memory", without: []string{"memory"}, busy: true,
+			name:  "memory, in many processes",
+			pod:   "the kernel ends one process at a time there, so the program may go on; the outcome is out_of_memory all the same (R14)",
+			layer: "memory", without: []string{"memory"}, busy: true,
 			code: `
 for i in range(8):
     if os.fork() == 0:
@@ -78,7 +80,9 @@ for name in ("/tmp/a", "/work/b", "/dev/shm/c"):
 			},
 		},
 		{
-			name: "no inode left", layer: "disk", without: []string{"disk"},
+			name:  "no inode left",
+			pod:   "no volume of a pod counts files; their memory bounds them (R15)",
+			layer: "disk", without: []string{"disk"},
 			code: `
 try:
     for i in range(20000): os.close(os.open("/tmp/%d" % i, os.O_CREAT | os.O_WRONLY))
@@ -133,7 +137,9 @@ refused("semget", 0x5ca9e, 0, 0, by=(errno.ENOENT, errno.EPERM))
 if os.listdir("/dev/shm"): could("see %s" % os.listdir("/dev/shm"))`,
 		},
 		{
-			name: "queued signals", layer: "rlimits", without: []string{"rlimits"},
+			name:  "queued signals",
+			pod:   "the kernel counts them by user id, over all pods of a node: a bound would let one pod take all of them",
+			layer: "rlimits", without: []string{"rlimits"},
 			code: `
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])
 n = 0

@@ -40,6 +40,9 @@ type row struct {
 	// host sets something up on this machine, for the program to find by its
 	// environment, and afterwards says what happened to it.
 	host func(*testing.T, target) (env map[string]string, check func() string)
+	// pod says why the layer is not around a pod, or not the same, and what that
+	// means: such a row is run there, and told, but not held against it.
+	pod string
 	// here says why such a row has no meaning on a cluster, and what shows the
 	// same there.
 	here string
@@ -53,10 +56,17 @@ type row struct {
 // neighbourBound is for a whole run of a harmless program, on a loaded machine.
 const neighbourBound = 5 * time.Second
 
+// slow is a target that needs longer than that for a sandbox.
+type slow interface{ patience() time.Duration }
+
 // try runs the row on a target and says what went wrong; empty when it was stopped.
 func (r row) try(t *testing.T, on target) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	bound := 60 * time.Second
+	if s, ok := on.(slow); ok {
+		bound += 2 * s.patience()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
 	req := &wire.Request{Code: prelude + r.code + "\nprint('held')\n", TimeoutSeconds: r.timeout, Env: map[string]string{}}
 	if r.timeout == 0 {
@@ -105,7 +115,11 @@ func (r row) company(ctx context.Context, on target) (finish func() string) {
 				begun := time.Now()
 				res, err := on.Run(ctx, &wire.Request{Code: "print('held')", TimeoutSeconds: 10})
 				wrong <- judgeOther("the neighbour", res, err)
-				if took := time.Since(begun); took > neighbourBound {
+				bound := neighbourBound
+				if s, ok := on.(slow); ok {
+					bound = s.patience()
+				}
+				if took := time.Since(begun); took > bound {
 					wrong <- fmt.Sprintf("the neighbour waited %s", took)
 				}
 				select {

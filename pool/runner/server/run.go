@@ -71,7 +71,7 @@ func (s *Server) execute(w http.ResponseWriter, r *http.Request, req *wire.Reque
 	if r.Header.Get(protocol.StreamHeader) != "none" {
 		sink = func(stream wire.Stream, text string) { out.send(protocol.Line{Stream: stream, Text: text}) }
 	}
-	res, err := s.interpreter.Process.Execute(ctx, req, s.config.Limits, sink)
+	res, err := s.interpreter.Process.Execute(ctx, req, told(s.config.Limits), sink)
 	last := protocol.Line{Nonce: nonce, Result: res}
 	if err != nil {
 		last.Error = api.From(err)
@@ -80,6 +80,15 @@ func (s *Server) execute(w http.ResponseWriter, r *http.Request, req *wire.Reque
 	}
 	out.send(last)
 	s.interpreter.Process.Kill() // what the program left running
+}
+
+// told are the limits as results speak of them: where the runner cannot bound
+// the processes, the node does, with a number of its own.
+func told(l wire.Limits) wire.Limits {
+	if !ownUsers() {
+		l.Processes = 0
+	}
+	return l
 }
 
 // check refuses what is no run.
