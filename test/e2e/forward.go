@@ -8,10 +8,7 @@ import (
 	"net/http"
 	"time"
 
-<<<<<<< HEAD
-=======
 	"k8s.io/apimachinery/pkg/util/httpstream" //nolint:staticcheck // client-go has no other yet
->>>>>>> e2e1
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 )
@@ -21,12 +18,10 @@ import (
 // serves the agent at its localhost.
 func (s *Space) Forward(pod string, port int) string {
 	s.T.Helper()
-	transport, upgrader, err := spdy.RoundTripperFor(s.Config)
+	dialer, err := s.forwardDialer(pod)
 	if err != nil {
 		s.T.Fatalf("cannot forward a port of %q: %v", pod, err)
 	}
-	target := s.Kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(s.Name).Name(pod).SubResource("portforward").URL()
-	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, target)
 	stop, ready, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", port)}, stop, ready, io.Discard, io.Discard)
 	if err != nil {
@@ -36,11 +31,7 @@ func (s *Space) Forward(pod string, port int) string {
 	s.T.Cleanup(func() {
 		close(stop)
 		if err := <-ended; err != nil {
-<<<<<<< HEAD
-			s.T.Logf("the port of %q was lost: %v", pod, err)
-=======
 			s.T.Logf("a port of %q was forwarded until: %v", pod, err)
->>>>>>> e2e1
 		}
 	})
 	select {
@@ -56,4 +47,13 @@ func (s *Space) Forward(pod string, port int) string {
 		s.T.Fatalf("cannot forward a port of %q: %v", pod, err)
 	}
 	return fmt.Sprintf("http://127.0.0.1:%d", ports[0].Local)
+}
+
+func (s *Space) forwardDialer(pod string) (httpstream.Dialer, error) {
+	target := s.Kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(s.Name).Name(pod).SubResource("portforward").URL()
+	transport, upgrader, err := spdy.RoundTripperFor(s.Config)
+	if err != nil {
+		return nil, err
+	}
+	return spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, target), nil
 }
