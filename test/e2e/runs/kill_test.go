@@ -121,11 +121,7 @@ func (p *platform) idle(t *testing.T) {
 		for _, pod := range pods {
 			n, err := p.leases(ctx, pod.Status.PodIP)
 			if err != nil {
-<<<<<<< HEAD
-				return fmt.Errorf("%s: %w", pod.Name, err)
-=======
 				return err
->>>>>>> e2e1
 			}
 			if n > 0 {
 				return fmt.Errorf("%s has %d runs", pod.Name, n)
