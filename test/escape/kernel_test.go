@@ -15,7 +15,9 @@ refused("clone", 0x00020000 | 17, 0, 0, 0, 0)
 refused("clone3", 0, 0, by=(errno.ENOSYS,))`,
 		},
 		{
-			name: "system calls that look into other processes", layer: "seccomp", without: []string{"seccomp"},
+			name:  "system calls that look into other processes",
+			pod:   "the profile lets them look at the program's own children; process 1 of its pod refuses (P21), and there is nobody else",
+			layer: "seccomp", without: []string{"seccomp"},
 			code: `
 me = os.getpid()
 for name in ("process_vm_readv", "process_vm_writev"):
@@ -25,7 +27,9 @@ refused("kcmp", me, me, 0, 0, 0)
 refused("pidfd_getfd", -1, 0, 0)`,
 		},
 		{
-			name: "the kernel's wide doors", layer: "seccomp", without: []string{"seccomp"},
+			name:  "the kernel's wide doors",
+			pod:   "the container runtime's default seccomp profile lets three of them through; without a capability they open nothing of another pod",
+			layer: "seccomp", without: []string{"seccomp"},
 			code: `
 for name in ("bpf", "io_uring_setup", "io_uring_enter", "io_uring_register", "perf_event_open", "keyctl", "add_key", "request_key",
              "name_to_handle_at", "open_by_handle_at", "fanotify_init", "memfd_secret", "vmsplice"):
@@ -43,7 +47,9 @@ refused("syslog", 99, 0, 0)
 refused("sethostname", 0, -1)`,
 		},
 		{
-			name: "the machine's clock", layer: "seccomp, then no capability", without: []string{"seccomp"},
+			name:  "the machine's clock",
+			pod:   "the profile lets the clock be read by them; to set it takes a capability that no pod has",
+			layer: "seccomp, then no capability", without: []string{"seccomp"},
 			code: `
 refused("clock_settime", 9999, 0)
 refused("settimeofday", -1, -1)

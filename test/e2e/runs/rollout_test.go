@@ -77,8 +77,8 @@ func TestP03ChangeInFlight(t *testing.T) {
 		}
 	}
 	p.rolled(t)
-	// The change is there.
-	code := "b = bytearray(400 << 20)\nfor i in range(0, len(b), 4096): b[i] = 1\nprint('too much')"
+	// The change is there: the runner has 64 MiB of its own beside the 384.
+	code := "b = bytearray(480 << 20)\nfor i in range(0, len(b), 4096): b[i] = 1\nprint('too much')"
 	if a := run(t, urls[0], code); a.Outcome != "out_of_memory" {
 		t.Errorf("with less memory: %+v", a)
 	}
