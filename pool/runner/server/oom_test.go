@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -56,18 +57,37 @@ func (c *container) start(cmd *exec.Cmd) error {
 		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(f.Fd())
 		return cmd.Start()
 	}
-	// A child is born where the thread is that makes it. The thread ends with
-	// this goroutine, since it stays locked.
+	// A child is born where the thread is that makes it. The thread goes back
+	// then: it ends with this goroutine, since it stays locked, but for the
+	// process's first one.
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
-		err := os.WriteFile(filepath.Join(c.dir, "tasks"), []byte(strconv.Itoa(syscall.Gettid())), 0)
+		thread := []byte(strconv.Itoa(syscall.Gettid()))
+		home, err := memoryCgroup()
 		if err == nil {
-			err = cmd.Start()
+			err = os.WriteFile(filepath.Join(c.dir, "tasks"), thread, 0)
+		}
+		if err == nil {
+			err = errors.Join(cmd.Start(), os.WriteFile(filepath.Join(home, "tasks"), thread, 0))
 		}
 		started <- err
 	}()
 	return <-started
+}
+
+// memoryCgroup is the folder of the cgroup that this thread is in.
+func memoryCgroup() (string, error) {
+	text, err := os.ReadFile("/proc/thread-self/cgroup")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(text)) {
+		if _, path, ok := strings.Cut(line, ":memory:"); ok {
+			return filepath.Join("/sys/fs/cgroup/memory", strings.TrimSpace(path)), nil
+		}
+	}
+	return "", errors.New("this thread is in no memory cgroup")
 }
 
 // The memory limit of the container ends the program, and not the runner, who
