@@ -5,7 +5,7 @@ BENCH_FLAGS ?= -benchtime 2s -count 3
 .PHONY: bench load-check soak cluster-load bubblewrap
 
 bench: bubblewrap ## benchmarks, then the measurements of docs/performance.md (LOAD_FLAGS="-parts open,closed")
-	$(GO) test -run '^$$' -bench . $(BENCH_FLAGS) ./pool/...
+	$(GO) test -run '^$$' -bench . $(BENCH_FLAGS) ./pool/... ./injector/
 	$(GO) run ./test/load/cmd $(LOAD_FLAGS)
 
 load-check: bubblewrap ## the measurements, failing where a promise is not kept; wants an idle machine
