@@ -3,7 +3,6 @@ import json
 
 import pytest
 
-import bench_start
 import checks
 import world
 
@@ -100,7 +99,3 @@ def test_t22_third_party_python_repl_same_answer(sidecar):
     told = same(sidecar, [["Python_REPL", {"query": "print(2**10)"}], ["python_repl_ast", {"query": "3*4"}]])["told"]
     assert [t[1] for t in told] == ["1024\n", "12"]
     checks.ids_differ(sidecar, 2)
-
-
-def test_t21_start_with_twenty_tools(sidecar):
-    assert bench_start.more("langchain_core.tools", sidecar.url, pairs=5) <= bench_start.MOST

@@ -1,7 +1,6 @@
 """Pydantic AI."""
 import json
 
-import bench_start
 import checks
 import world
 
@@ -52,7 +51,3 @@ def test_t3_context_inline(sidecar, marker):
     result = world.run(AGENT, json.dumps([[["with_context", {"path": marker.path}]]]), sidecar=sidecar,
                        CODE_SANDBOX_TOOLS_CONTEXT="inline").result
     assert marker.pid() == result["pid"]
-
-
-def test_t21_start_with_twenty_tools(sidecar):
-    assert bench_start.more("pydantic_ai", sidecar.url, pairs=5) <= bench_start.MOST
