@@ -2,7 +2,7 @@
 # at the root; docs/development.md says how it works. Needs root, on Debian 12.
 CLUSTER := $(GO) run ./test/cluster/cmd
 
-.PHONY: cluster-up cluster-down cluster-test
+.PHONY: cluster-up cluster-down cluster-test cluster-runs
 
 cluster-up: ## start the test cluster and print KUBECONFIG; builds its programs when they are missing
 	@$(CLUSTER) up
@@ -12,7 +12,11 @@ cluster-down: ## end the test cluster and remove all of it but what was built
 
 # One package after the other: the chart can be installed once, and while it is
 # nobody but its pool makes sandboxes.
-cluster-test: ## start a cluster, run every test that needs one, end it, and fail when anything is left
+cluster-test: ## start a cluster, run the tests that need one, end it, and fail when anything is left
 	$(GO) test -count=1 ./test/cluster/ ./test/cluster/node/
 	$(CLUSTER) dockerfile
-	$(CLUSTER) test -- $(GO) test -tags e2e -p 1 -count=1 -timeout 20m ./test/cluster/smoke/ ./test/cluster/lifecycle/ ./test/e2e/... ./pool/kube/
+	$(CLUSTER) test -- $(GO) test -tags e2e -p 1 -count=1 -timeout 20m ./test/cluster/smoke/ ./test/cluster/lifecycle/ ./test/e2e/inject/ ./test/e2e/readme/
+
+# Apart from the others, since it takes longer than all of them.
+cluster-runs: ## on a cluster: how pods as sandboxes behave, runs through agents, cases and hostile programs
+	$(CLUSTER) test -- $(GO) test -tags e2e -p 1 -count=1 -timeout 60m ./pool/kube/ ./test/e2e/runs/
