@@ -90,13 +90,11 @@ func TestStream(t *testing.T) {
 		if res.StatusCode != 200 || res.Header.Get("Content-Type") != string(kind) {
 			t.Error(res.StatusCode, res.Header)
 		}
+		quickest := time.Hour
 		f := func(name, text string) {
 			t.Helper()
 			e := next()
-			// It is sent as it comes: the program writes no more before it was read.
-			if took := time.Since(<-wrote); took > 5*time.Second {
-				t.Errorf("%s: %q came after %v", kind, text, took)
-			}
+			quickest = min(quickest, time.Since(<-wrote))
 			if e == nil || e.Event != name || e.Text != text {
 				t.Errorf("%s: got %+v, want %s %q", kind, e, name, text)
 			}
@@ -105,6 +103,11 @@ func TestStream(t *testing.T) {
 		f("stdout", "<é>\n\n")
 		f("stderr", "oh")
 		f("stdout", "two")
+		// They are sent as they come, and not when a buffer is full or a while is
+		// over: that would hold up all of them, and a busy machine only some.
+		if quickest > 50*time.Millisecond {
+			t.Errorf("%s: the quickest event came after %v", kind, quickest)
+		}
 		// The end has the whole answer less what was streamed.
 		if e := next(); e == nil || e.Event != "end" || e.Stdout != " and the tail" || e.Stderr != "" || e.StdoutReplaces || e.Outcome != wire.OK || e.Files == nil {
 			t.Errorf("%+v", e)

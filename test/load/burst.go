@@ -2,12 +2,8 @@ package load
 
 import (
 	"context"
-	"strconv"
 	"time"
 )
-
-// burstParallel is how many sandboxes there may be in a burst.
-const burstParallel = 16
 
 // measureBurst sends 30 requests within a few milliseconds, in a known order.
 func measureBurst(ctx context.Context, e *Env, sheet *Sheet) error {
@@ -27,7 +23,7 @@ func measureBurst(ctx context.Context, e *Env, sheet *Sheet) error {
 			add("later callers answered before one, at most", "", float64(overtaken(answered)))
 			return t.err()
 		})
-	}, "--python", e.Python, "--target", "3", "--max", strconv.Itoa(burstParallel))
+	}, "--python", e.Python, "--target", "3")
 }
 
 func burst(s *Service, n int, apart time.Duration, answered []time.Duration) (*tally, error) {

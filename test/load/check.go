@@ -30,7 +30,7 @@ var Bounds = []Bound{
 	{PartBurst, "slowest", true, 1000},
 	// They are granted in order; of those that then run side by side, which ends
 	// first is chance.
-	{PartBurst, "later callers answered before one, at most", true, burstParallel},
+	{PartBurst, "later callers answered before one, at most", true, 8},
 	{PartOutput, "growth of the service while 1 GiB was written", true, 10},
 	{PartStart, "start to the first answer", true, 2000},
 	{PartSoak, "runs that failed", true, 0},

@@ -51,14 +51,18 @@ func (d Dialer) Connect(ctx context.Context, addr, secret string) (*Conn, error)
 	if d.MaxAnswer == 0 {
 		d.MaxAnswer = maxAnswer
 	}
+	var told error // why it did not answer; that the time ran out in a try says less
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		conn, err := d.once(ctx, addr, secret)
 		if err == nil {
 			return conn, nil
 		}
+		if told == nil || ctx.Err() == nil {
+			told = err
+		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("cannot connect to the runner at %q: %w; the last try: %w", addr, context.Cause(ctx), err)
+			return nil, fmt.Errorf("cannot connect to the runner at %q: %w; the last try: %w", addr, context.Cause(ctx), told)
 		case <-time.After(pause):
 		}
 	}

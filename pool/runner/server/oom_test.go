@@ -36,7 +36,7 @@ func newContainer(t *testing.T, memory int64) (*container, error) {
 		return nil, err
 	}
 	t.Cleanup(func() {
-		for range 500 { // its last process may be about to go
+		for range 100 { // its last process may be about to go
 			if os.Remove(c.dir) == nil {
 				return
 			}
