@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/code-sandbox/code-sandbox/cmd/program"
 	"github.com/code-sandbox/code-sandbox/toolproxy"
 )
 
@@ -24,7 +25,7 @@ var passed = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscal
 
 // runLocalAgent runs an agent beside a service of its own, and ends as it does.
 func runLocalAgent(o localOptions) error {
-	setup := untilSignal()
+	setup := program.UntilSignal()
 	s, err := newService(setup, o)
 	if err != nil {
 		return interrupted(setup, err)

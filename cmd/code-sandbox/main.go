@@ -3,15 +3,12 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/code-sandbox/code-sandbox/cmd/flags"
+	"github.com/code-sandbox/code-sandbox/cmd/program"
 	"github.com/code-sandbox/code-sandbox/cmd/version"
 )
 
@@ -35,34 +32,20 @@ type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("the program's exit code is %d", int(c)) }
 
-// untilSignal is a context that ends with the first signal to stop.
-func untilSignal() context.Context {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	// After the first signal the default is back: a second one ends the process.
-	context.AfterFunc(ctx, stop)
-	return ctx
-}
-
 func main() {
 	os.Exit(status(command(os.Args[1:])))
 }
 
 // status says what went wrong, and is the exit code for it.
 func status(err error) int {
-	if err == nil || errors.Is(err, flag.ErrHelp) {
-		return 0
-	}
 	if code, ok := errors.AsType[exitCode](err); ok {
 		return int(code)
 	}
-	fmt.Fprintf(os.Stderr, "code-sandbox: %v\n", err)
-	switch {
-	case errors.Is(err, errUsage):
-		return 2
-	case errors.Is(err, errRun):
+	code := program.Status("code-sandbox", err)
+	if code == 1 && errors.Is(err, errRun) {
 		return runFailed
 	}
-	return 1
+	return code
 }
 
 func command(args []string) error {
@@ -79,7 +62,7 @@ func command(args []string) error {
 		if len(opts.agent) > 0 {
 			return runLocalAgent(opts)
 		}
-		return runLocal(untilSignal(), opts)
+		return runLocal(program.UntilSignal(), opts)
 	case "tools":
 		opts, err := parseTools(args[1:])
 		if err != nil {
@@ -91,7 +74,7 @@ func command(args []string) error {
 		if err != nil {
 			return err
 		}
-		return run(untilSignal(), opts)
+		return run(program.UntilSignal(), opts)
 	case "version":
 		fmt.Println("code-sandbox", version.Of())
 		return nil

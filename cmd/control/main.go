@@ -3,17 +3,13 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/code-sandbox/code-sandbox/cmd/flags"
+	"github.com/code-sandbox/code-sandbox/cmd/program"
 	"github.com/code-sandbox/code-sandbox/cmd/version"
 )
 
@@ -30,27 +26,7 @@ environment variable too: --admin-listen by CODE_SANDBOX_ADMIN_LISTEN.
 `
 
 func main() {
-	os.Exit(status(command(os.Args[1:])))
-}
-
-// untilSignal is a context that ends with the first signal to stop.
-func untilSignal() context.Context {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	// After the first signal the default is back: a second one ends the process.
-	context.AfterFunc(ctx, stop)
-	return ctx
-}
-
-// status says what went wrong, and is the exit code for it.
-func status(err error) int {
-	if err == nil || errors.Is(err, flag.ErrHelp) {
-		return 0
-	}
-	fmt.Fprintf(os.Stderr, "control: %v\n", err)
-	if errors.Is(err, flags.ErrUsage) {
-		return 2
-	}
-	return 1
+	os.Exit(program.Status("control", command(os.Args[1:])))
 }
 
 // newLogger writes lines of JSON to stderr, as clusters collect them.
@@ -73,19 +49,19 @@ func command(args []string) error {
 		if err != nil {
 			return err
 		}
-		return runPool(untilSignal(), o)
+		return runPool(program.UntilSignal(), o)
 	case "injector":
 		o, err := parseInjector(args[1:])
 		if err != nil {
 			return err
 		}
-		return runInjector(untilSignal(), o)
+		return runInjector(program.UntilSignal(), o)
 	case "leave":
 		o, err := parseLeave(args[1:])
 		if err != nil {
 			return err
 		}
-		return runLeave(untilSignal(), o)
+		return runLeave(program.UntilSignal(), o)
 	case "hook":
 		return layHook(args[1:])
 	case "version":

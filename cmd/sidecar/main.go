@@ -4,21 +4,13 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
-	"github.com/code-sandbox/code-sandbox/cmd/flags"
+	"github.com/code-sandbox/code-sandbox/cmd/program"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	// After the first signal the default is back: a second one ends the process.
-	context.AfterFunc(ctx, stop)
-	os.Exit(status(command(ctx, os.Args[1:])))
+	os.Exit(program.Status("sidecar", command(program.UntilSignal(), os.Args[1:])))
 }
 
 func command(ctx context.Context, args []string) error {
@@ -27,16 +19,4 @@ func command(ctx context.Context, args []string) error {
 		return err
 	}
 	return run(ctx, o)
-}
-
-// status says what went wrong, and is the exit code for it.
-func status(err error) int {
-	if err == nil || errors.Is(err, flag.ErrHelp) {
-		return 0
-	}
-	fmt.Fprintf(os.Stderr, "sidecar: %v\n", err)
-	if errors.Is(err, flags.ErrUsage) {
-		return 2
-	}
-	return 1
 }

@@ -2,15 +2,9 @@ package main
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -23,27 +17,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/code-sandbox/code-sandbox/cmd/flags"
+	"github.com/code-sandbox/code-sandbox/cmd/program"
 	"github.com/code-sandbox/code-sandbox/pool"
 	"github.com/code-sandbox/code-sandbox/pool/api"
 	"github.com/code-sandbox/code-sandbox/pool/pooltest"
 	"github.com/code-sandbox/code-sandbox/pool/server"
 	"github.com/code-sandbox/code-sandbox/pool/wire"
 )
-
-func certificate(t *testing.T) (tls.Certificate, string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"pool.test"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-}
 
 type anybody struct{}
 
@@ -127,12 +107,12 @@ func get(t *testing.T, url string) (int, string) {
 // The whole way: sidecar, client, TLS, server, pool, and a pool that comes
 // late, goes, and comes back.
 func TestSidecar(t *testing.T) {
-	cert, ca := certificate(t)
+	cert, ca := pooltest.Certificate(t)
 	address, token := freePort(t), filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("the token"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o, err := parse([]string{"--pool", address, "--pool-name", "pool.test", "--pool-ca", ca, "--token-file", token,
+	o, err := parse([]string{"--pool", address, "--pool-name", "pool.test", "--pool-ca", string(ca), "--token-file", token,
 		"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--wait", "1s", "--log-level", "error"})
 	if err != nil {
 		t.Fatal(err)
@@ -210,7 +190,7 @@ func TestFlags(t *testing.T) {
 	f := func(want string, args ...string) {
 		t.Helper()
 		_, err := parse(args)
-		if !errors.Is(err, flags.ErrUsage) || !strings.Contains(err.Error(), want) || status(err) != 2 {
+		if !errors.Is(err, flags.ErrUsage) || !strings.Contains(err.Error(), want) || program.Status("sidecar", err) != 2 {
 			t.Errorf("%v: %v", args, err)
 		}
 	}

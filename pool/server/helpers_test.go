@@ -3,13 +3,8 @@ package server_test
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
-	"math/big"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -28,22 +23,6 @@ import (
 	"github.com/code-sandbox/code-sandbox/pool/server"
 	"github.com/code-sandbox/code-sandbox/pool/wire"
 )
-
-// certificate is one for pool.test that is its own CA.
-func certificate(t testing.TB) (tls.Certificate, []byte) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"pool.test"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-}
 
 // tokens are callers by token; "slow" cannot be verified.
 type tokens map[string]pool.Caller
@@ -99,7 +78,7 @@ func start(t testing.TB, run pooltest.RunFunc, change ...func(*server.Options)) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, ca := certificate(t)
+	cert, ca := pooltest.Certificate(t)
 	s.ca = ca
 	o := server.Options{
 		Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0", TLS: &tls.Config{Certificates: []tls.Certificate{cert}},

@@ -4,8 +4,10 @@
 package load
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"time"
 )
@@ -51,6 +53,19 @@ func (s *Sheet) Find(part, name string) *Figure {
 		return nil
 	}
 	return s.Figures[i]
+}
+
+// Report prints the sheet, and writes all of it to the file as JSON where one is
+// named.
+func (s *Sheet) Report(w io.Writer, file string) error {
+	if err := s.Markdown(w); err != nil || file == "" {
+		return err
+	}
+	b, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("cannot encode the figures: %w", err)
+	}
+	return os.WriteFile(file, append(b, '\n'), 0o644)
 }
 
 // Markdown writes the machine and a table a part.

@@ -3,17 +3,12 @@ package client
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -25,23 +20,9 @@ import (
 	"time"
 
 	"github.com/code-sandbox/code-sandbox/pool/api"
+	"github.com/code-sandbox/code-sandbox/pool/pooltest"
 	"github.com/code-sandbox/code-sandbox/pool/wire"
 )
-
-func certificate(t testing.TB) (tls.Certificate, []byte) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"pool.test"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-}
 
 // A step is what a scripted replica does with one connection. It is given the
 // connection before TLS and after.
@@ -126,7 +107,7 @@ func newClient(t testing.TB, ca []byte, address string, change ...func(*Options)
 // A replica that dies at each step. Before the program was sent the run goes to
 // the other replica; from then on it is lost, and may have run.
 func TestDeath(t *testing.T) {
-	cert, ca := certificate(t)
+	cert, ca := pooltest.Certificate(t)
 	f := func(dies step, want api.Code) {
 		t.Helper()
 		first, met := replica(t, "127.0.0.1", "0", cert, dies)
@@ -159,7 +140,7 @@ func TestDeath(t *testing.T) {
 	f(func(_, c net.Conn) { _ = c.(*tls.Conn).Handshake() }, "")
 	f(func(_, c net.Conn) { headers(c) }, "")
 	// A certificate for another name.
-	strange, _ := certificate(t)
+	strange, _ := pooltest.Certificate(t)
 	f(func(c, _ net.Conn) {
 		_ = tls.Server(c, &tls.Config{Certificates: []tls.Certificate{strange}}).Handshake()
 	}, "")
@@ -191,7 +172,7 @@ func TestDeath(t *testing.T) {
 }
 
 func TestAnswers(t *testing.T) {
-	cert, ca := certificate(t)
+	cert, ca := pooltest.Certificate(t)
 	f := func(text string, want api.Code, executed api.Executed) {
 		t.Helper()
 		address, _ := replica(t, "127.0.0.1", "0", cert, func(_, c net.Conn) {
@@ -215,7 +196,7 @@ func TestAnswers(t *testing.T) {
 // A pool that is not there: the run waits as long as its own time is kept, and
 // is then refused; nothing ran. One that comes in time serves it.
 func TestLatePool(t *testing.T) {
-	cert, ca := certificate(t)
+	cert, ca := pooltest.Certificate(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -248,7 +229,7 @@ func TestLatePool(t *testing.T) {
 
 // Caller leaves before and after the program was sent.
 func TestCallerLeaves(t *testing.T) {
-	cert, ca := certificate(t)
+	cert, ca := pooltest.Certificate(t)
 	f := func(do step, executed api.Executed) {
 		t.Helper()
 		address, _ := replica(t, "127.0.0.1", "0", cert, func(p, c net.Conn) { do(p, c); _, _ = c.Read(make([]byte, 1)) })
@@ -265,7 +246,7 @@ func TestCallerLeaves(t *testing.T) {
 
 // A token that was renewed is used at once, and tried when the old is refused.
 func TestToken(t *testing.T) {
-	cert, ca := certificate(t)
+	cert, ca := pooltest.Certificate(t)
 	var seen []string
 	var c *Client
 	address, _ := replica(t, "127.0.0.1", "0", cert, func(_, conn net.Conn) {
@@ -304,8 +285,8 @@ func TestToken(t *testing.T) {
 }
 
 func TestRoots(t *testing.T) {
-	_, first := certificate(t)
-	_, second := certificate(t)
+	_, first := pooltest.Certificate(t)
+	_, second := pooltest.Certificate(t)
 	path := filepath.Join(t.TempDir(), "ca.pem")
 	r, err := newRoots(Options{CAFile: path})
 	if err != nil {

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -60,17 +59,8 @@ func run(ctx context.Context, o options) error {
 	}
 	defer cleanUp()
 	sheet, failure := load.Measure(ctx, &o.env, titles)
-	if err := sheet.Markdown(os.Stdout); err != nil {
+	if err := sheet.Report(os.Stdout, o.json); err != nil {
 		return err
-	}
-	if o.json != "" {
-		b, err := json.MarshalIndent(sheet, "", "  ")
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(o.json, append(b, '\n'), 0o644); err != nil {
-			return err
-		}
 	}
 	if o.check {
 		return errors.Join(failure, sheet.Check(titles))
