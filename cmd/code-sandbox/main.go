@@ -42,7 +42,7 @@ func status(err error) int {
 		return int(code)
 	}
 	code := program.Status("code-sandbox", err)
-	if code == 1 && errors.Is(err, errRun) {
+	if code == 1 && (errors.Is(err, errRun) || errors.Is(err, errKeep)) {
 		return runFailed
 	}
 	return code

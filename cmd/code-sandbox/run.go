@@ -28,6 +28,9 @@ const (
 // errRun marks that the program's end is not known.
 var errRun = errors.New("cannot run the program")
 
+// errKeep marks that the program ran and what it left is not all here.
+var errKeep = errors.New("cannot keep the program's files")
+
 // run executes a program on a service and ends as it did.
 func run(ctx context.Context, o runOptions) error {
 	req, err := o.request(os.Stdin)
@@ -42,11 +45,11 @@ func run(ctx context.Context, o runOptions) error {
 	if err == nil {
 		err = out.finish(res)
 	}
-	if err == nil {
-		err = o.keep(res)
-	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", errRun, err)
+	}
+	if err := o.keep(res); err != nil {
+		return fmt.Errorf("%w: %w; the program itself ended with exit code %d (%s)", errKeep, err, res.ExitCode, res.Outcome)
 	}
 	return codeError(o.exit(res))
 }

@@ -26,6 +26,7 @@ type exception struct {
 	Path    string   `json:"path"`
 	Module  string   `json:"module"`
 	Message string   `json:"message"`
+	Forking bool     `json:"forking"` // what raised it makes processes
 }
 
 func (e exception) is(class string) bool { return slices.Contains(e.Bases, class) }
@@ -130,7 +131,7 @@ func (e ending) limitHit(x exception) (wire.Outcome, string) {
 		return wire.OutOfMemory, e.memoryReason()
 	case x.Errno == int(syscall.ENOSPC) || x.Errno == int(syscall.EDQUOT):
 		return wire.DiskFull, fmt.Sprintf("The program filled its disk: the working directory, /tmp and /dev/shm hold %s together.", e.room())
-	case x.is("BlockingIOError") && x.Errno == int(syscall.EAGAIN) && x.Path == "",
+	case x.is("BlockingIOError") && x.Errno == int(syscall.EAGAIN) && x.Forking,
 		x.is("RuntimeError") && x.Message == "can't start new thread":
 		return wire.ProcessLimit, "The program reached its limit of " + e.crowd() + "."
 	}

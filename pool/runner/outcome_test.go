@@ -41,7 +41,9 @@ func TestVerdict(t *testing.T) {
 	f(ending{record: &record{}, oomKills: true}, wire.OutOfMemory, 137, "512 MiB")
 	f(ending{record: raised(exception{Type: "MemoryError", Bases: []string{"MemoryError"}})}, wire.OutOfMemory, 1, "512 MiB")
 	f(ending{record: raised(exception{Bases: []string{"OSError"}, Errno: 28})}, wire.DiskFull, 1, "256 MiB")
-	f(ending{record: raised(exception{Bases: []string{"BlockingIOError"}, Errno: 11})}, wire.ProcessLimit, 1, "128 processes")
+	f(ending{record: raised(exception{Bases: []string{"BlockingIOError"}, Errno: 11, Forking: true})}, wire.ProcessLimit, 1, "128 processes")
+	// An empty pipe that nobody waits for raises the same.
+	f(ending{record: raised(exception{Type: "BlockingIOError", Bases: []string{"BlockingIOError"}, Errno: 11})}, wire.Failed, 1, "uncaught BlockingIOError")
 	f(ending{record: raised(exception{Bases: []string{"RuntimeError"}, Message: "can't start new thread"})}, wire.ProcessLimit, 1, "128 processes")
 	// An exception, with a hint where the sandbox is the reason.
 	f(ending{record: raised(exception{Type: "ValueError", Bases: []string{"ValueError"}})}, wire.Failed, 1, "uncaught ValueError")

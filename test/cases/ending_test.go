@@ -37,6 +37,13 @@ func TestR07WaysToEnd(t *testing.T) {
 	f("import sys; sys.exit(None)", 0, "ok", "", "exit code 0")
 	// By abort.
 	f("import os; os.abort()", 134, "killed", "", "signal 6")
+	// With a number that no exit code can be, which the interpreter makes 255.
+	f("import sys; sys.exit(2**63)", 255, "error", "", "exit code 255")
+	f("import sys; sys.exit(-10**30)", 255, "error", "", "exit code 255")
+	// With a number that is cut to one that says all is well, as the interpreter does.
+	f("import sys; sys.exit(256)", 0, "ok", "", "exit code 0")
+	// By an empty pipe: no limit of ours.
+	f("import os\nr, w = os.pipe()\nos.set_blocking(r, False)\nos.read(r, 1)", 1, "error", "BlockingIOError", "uncaught BlockingIOError")
 	// By KeyboardInterrupt.
 	f("raise KeyboardInterrupt", 130, "error", "KeyboardInterrupt", "KeyboardInterrupt")
 	// Normally.

@@ -108,6 +108,22 @@ func TestR25Traceback(t *testing.T) {
 	f("try:\n    1/0\nexcept Exception as e:\n    raise ValueError('x') from e")
 	// Too deep.
 	f("def f(): f()\nf()")
+	// With a hook that fails, and with none.
+	hook := func(code string, want ...string) {
+		t.Helper()
+		f(code)
+		a := shared.run(t, code)
+		for _, w := range want {
+			if !strings.Contains(a.Stderr, w) {
+				t.Errorf("%q: %q is missing:\n%s", code, w, a.Stderr)
+			}
+		}
+	}
+	hook("import sys\ndef h(*a): raise MemoryError\nsys.excepthook = h\n1/0", "Error in sys.excepthook:\n", "MemoryError\n", "Original exception was:\n", "ZeroDivisionError: division by zero\n")
+	hook("import sys\nsys.excepthook = None\n1/0", "Error in sys.excepthook:\n", "ZeroDivisionError: division by zero\n")
+	hook("import sys\ndel sys.excepthook\n1/0", "sys.excepthook is missing\n", "ZeroDivisionError: division by zero\n")
+	// Of a class that cannot be looked at.
+	f("class M(type):\n    @property\n    def __name__(c): raise OSError\nclass E(Exception, metaclass=M): pass\nraise E")
 	// In the last expression.
 	f("(lambda: 1/0)()")
 	// From a group.

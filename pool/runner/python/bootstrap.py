@@ -35,6 +35,9 @@ MAIN = "main.py"
 # syntax tree that finding it takes would eat the program's own memory.
 VALUE_SOURCE_BYTES = 128 << 10
 VALUE_CHARS = 64 << 10
+# Names in code that makes processes, as os, subprocess, pty and multiprocessing have them.
+FORKS = frozenset(("fork", "forkpty", "posix_spawn", "posix_spawnp", "fork_exec", "_fork_exec"))
+DISPLAY = sys.__excepthook__
 
 # The runner sends this signal at the deadline: what is buffered gets out.
 INTERRUPT = signal.SIGRTMAX
@@ -265,7 +268,7 @@ def _execute(source, path):
         record["exit_code"] = _exit_code(e.code)
     except BaseException as e:
         record["exit_code"] = 130 if isinstance(e, KeyboardInterrupt) else 1
-        record["errors"] = _errors(e)
+        _try(lambda: record.update(errors=_errors(e)))  # a class of the program's may refuse to be looked at
         _show(e, path)
     return record
 
@@ -307,7 +310,7 @@ def _exit_code(code):
     if code is None:
         return 0
     if isinstance(code, int):
-        return code & 0xFF
+        return code & 0xFF if -(1 << 63) <= code < 1 << 63 else 255  # what fits no C long is -1
     _flush()
     _try(print, code, file=sys.stderr)
     return 1
@@ -327,6 +330,8 @@ def _error(e):
     if isinstance(e, OSError):
         error["errno"] = e.errno if isinstance(e.errno, int) else 0
         error["path"] = e.filename[:400] if isinstance(e.filename, str) else ""
+    if isinstance(e, BlockingIOError):
+        error["forking"] = _forking(e.__traceback__)
     if isinstance(e, ImportError):
         error["module"] = e.name[:200] if isinstance(e.name, str) else ""
     if isinstance(e, RuntimeError):
@@ -334,13 +339,37 @@ def _error(e):
     return error
 
 
+def _forking(tb):
+    """Whether the code that raised makes processes: a pipe that is empty raises the same error."""
+    while tb is not None and tb.tb_next is not None:
+        tb = tb.tb_next
+    return tb is not None and not FORKS.isdisjoint(tb.tb_frame.f_code.co_names)
+
+
 def _show(e, path):
-    """Prints the traceback from the program's first frame on; a syntax error has none."""
+    """Prints the traceback as the interpreter would, with the program's own hook."""
+    _flush()
+    hook = getattr(sys, "excepthook", None)
+    if hook is not None or "excepthook" in sys.__dict__:
+        try:
+            hook(type(e), _trim(e, path), e.__traceback__)
+            return
+        except BaseException as failed:
+            failed.__context__ = None  # that it came of handling e is our doing
+            _try(print, "Error in sys.excepthook:", file=sys.stderr)
+            _try(DISPLAY, type(failed), _trim(failed, path), failed.__traceback__)
+            _try(print, "\nOriginal exception was:", file=sys.stderr)
+    else:
+        _try(print, "sys.excepthook is missing", file=sys.stderr)
+    _try(DISPLAY, type(e), _trim(e, path), e.__traceback__)
+
+
+def _trim(e, path):
+    """e with its traceback from the program's first frame on; a syntax error has none."""
     tb = e.__traceback__
     while tb is not None and tb.tb_frame.f_code.co_filename != path:
         tb = tb.tb_next
-    _flush()
-    _try(sys.excepthook, type(e), e.with_traceback(tb), tb)
+    return e.with_traceback(tb)
 
 
 def _finish(code, work):
