@@ -38,6 +38,12 @@ const (
 	HookVolume  = "code-sandbox-hook"
 )
 
+// The prefix of the variables that the sidecar and the hook read, and one of them.
+const (
+	variables = "CODE_SANDBOX_"
+	poolCA    = variables + "POOL_CA"
+)
+
 // Where the sidecar listens.
 const (
 	apiPort   = 8900

@@ -1,15 +1,16 @@
 package injector
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/time/rate"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -22,13 +23,22 @@ import (
 // bundle keeps the certificate authority in the webhook's configuration: the
 // API server believes nobody else. The chart does not know it and leaves it
 // out, so that an upgrade takes it from nobody; when somebody does, the watch
-// tells and it is written again.
+// tells and it is written again. All replicas do so, and agree: one that finds
+// what it does not know reads anew what they share, before it writes, and what it
+// does not know then it leaves for a while, since replicas of before and after an
+// upgrade may share nothing.
 type bundle struct {
 	kube    kubernetes.Interface
 	name    string // of the MutatingWebhookConfiguration
 	ca      func() []byte
+	refresh func(context.Context) error
+	limit   *rate.Limiter
 	metrics *metrics
 	log     hclog.Logger
+	// grace is how long a certificate that we do not know stays, strangers when
+	// each was first seen.
+	grace     time.Duration
+	strangers map[string]time.Time
 	// written says that the configuration was right when last seen.
 	written atomic.Bool
 }
@@ -38,7 +48,17 @@ const (
 	bundleEvery = 5 * time.Second
 	// fieldManager owns what the injector writes.
 	fieldManager = "code-sandbox-injector"
+	// bundleBurst writes may follow each other, then one every bundleEvery.
+	bundleBurst = 5
+	// strangerGrace is what a replica of before an upgrade gets to go. One that is
+	// still there then writes itself down again, and has it anew.
+	strangerGrace = time.Minute
 )
+
+func newBundle(o Options, m *metrics) *bundle {
+	return &bundle{kube: o.Kube, name: o.Webhook, ca: o.CA, refresh: o.Refresh, limit: rate.NewLimiter(rate.Every(bundleEvery), bundleBurst),
+		metrics: m, log: o.Logger.Named("bundle"), grace: strangerGrace, strangers: map[string]time.Time{}}
+}
 
 // run writes until ctx ends. What fails is tried again.
 func (b *bundle) run(ctx context.Context) {
@@ -84,26 +104,54 @@ func (b *bundle) sync(ctx context.Context, store cache.Store) error {
 		b.written.Store(false)
 		return errors.Join(fmt.Errorf("there is no MutatingWebhookConfiguration %q", b.name), err)
 	}
-	ops := bundleOps(found.(*admissionregistrationv1.MutatingWebhookConfiguration), b.ca())
+	webhook := found.(*admissionregistrationv1.MutatingWebhookConfiguration)
+	b.written.Store(believes(webhook, b.ca()))
+	if b.news(webhook) || len(bundleOps(webhook, b.whom(webhook, time.Now()))) > 0 {
+		return b.write(ctx, webhook)
+	}
+	return nil
+}
+
+// write reads anew what replicas share, and puts right what is wrong with the
+// webhook as it was seen. What is there may be another replica's, which has read
+// what they share after us: only what is read after the webhook was seen is newer
+// than all that was written into it.
+func (b *bundle) write(ctx context.Context, webhook *admissionregistrationv1.MutatingWebhookConfiguration) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := b.refresh(ctx); err != nil {
+		return fmt.Errorf("cannot read anew the authority that replicas share: %w", err)
+	}
+	now := time.Now()
+	ops := bundleOps(webhook, b.whom(webhook, now))
 	if len(ops) == 0 {
-		b.written.Store(len(b.ca()) > 0)
+		b.written.Store(believes(webhook, b.ca()))
 		return nil
+	}
+	if !b.limit.Allow() {
+		return fmt.Errorf("somebody writes another caBundle into the MutatingWebhookConfiguration %q again and again: leave it to the injector", b.name)
 	}
 	raw, err := json.Marshal(ops)
 	if err != nil {
 		return fmt.Errorf("cannot write the patch: %w", err)
 	}
-	patchCtx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	_, err = b.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Patch(patchCtx, b.name, types.JSONPatchType, raw,
+	_, err = b.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Patch(ctx, b.name, types.JSONPatchType, raw,
 		metav1.PatchOptions{FieldManager: fieldManager})
 	b.metrics.bundles.WithLabelValues(okOr(err)).Inc()
 	if err != nil {
 		return fmt.Errorf("cannot patch the MutatingWebhookConfiguration %q: %w", b.name, err)
 	}
 	b.written.Store(true)
+	b.forget(now)
 	b.log.Info("certificate authority written", "webhook", b.name)
 	return nil
+}
+
+// believes says whether the API server takes all of our certificates for good.
+func believes(c *admissionregistrationv1.MutatingWebhookConfiguration, ca []byte) bool {
+	return !slices.ContainsFunc(c.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool {
+		return !within(string(ca), string(w.ClientConfig.CABundle))
+	})
 }
 
 // bundleOps is what makes the configuration's webhooks believe ca. The resource
@@ -114,7 +162,7 @@ func bundleOps(c *admissionregistrationv1.MutatingWebhookConfiguration, ca []byt
 	}
 	var ops []Op
 	for i, w := range c.Webhooks {
-		if !bytes.Equal(w.ClientConfig.CABundle, ca) {
+		if !same(string(w.ClientConfig.CABundle), string(ca)) {
 			ops = append(ops, Op{"add", fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", i), ca})
 		}
 	}

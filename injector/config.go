@@ -1,7 +1,6 @@
 package injector
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -33,7 +32,7 @@ type Config struct {
 // DefaultConfig has all that does not depend on the cluster.
 func DefaultConfig() Config {
 	return Config{
-		PullPolicy: corev1.PullIfNotPresent, Audience: "code-sandbox-pool", UID: 8900, Defaults: Policy{"mode": "enforce"},
+		PullPolicy: corev1.PullIfNotPresent, Audience: "code-sandbox-pool", UID: 8900, Defaults: Policy{keyTools: "enforce"},
 		Requests: corev1.ResourceList{"cpu": resource.MustParse("10m"), "memory": resource.MustParse("24Mi")},
 		Limits:   corev1.ResourceList{"cpu": resource.MustParse("500m"), "memory": resource.MustParse("64Mi")},
 	}
@@ -64,8 +63,13 @@ func (c *Config) Validate() error {
 				request.String(), name, limit.String())
 		}
 	}
-	if _, unknown, err := Resolve(c.Defaults, nil, nil); err != nil || len(unknown) > 0 {
-		return errors.Join(errors.New("the default policy is not valid"), err)
+	if _, _, err := Resolve(c.Defaults, nil, nil); err != nil {
+		return fmt.Errorf("the default policy is not valid: %w", err)
+	}
+	for key := range c.Defaults {
+		if !isSetting(key) {
+			return fmt.Errorf("the default policy has %q, which means nothing", clip(key))
+		}
 	}
 	return nil
 }

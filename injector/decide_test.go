@@ -69,7 +69,13 @@ func TestDecide(t *testing.T) {
 	// Our names.
 	f(agent(`containers: [{name: code-sandbox-sidecar}]`), enrolled(), NameTaken)
 	f(agent(`{containers: [{name: main}], initContainers: [{name: code-sandbox-hook}]}`), enrolled(), NameTaken)
+	f(agent(`{containers: [{name: main}], initContainers: [{name: code-sandbox-image-0}]}`), enrolled(), NameTaken)
 	f(agent(`{containers: [{name: main}], volumes: [{name: code-sandbox-token}]}`), enrolled(), NameTaken)
+	// A volume that we are going to add is nobody else's to mount.
+	f(agent(`containers: [{name: main, volumeMounts: [{name: code-sandbox-token, mountPath: /t}]}]`), enrolled(), NameTaken)
+	f(agent(`{containers: [{name: main}], initContainers: [{name: first, volumeMounts: [{name: code-sandbox-token, mountPath: /t}]}]}`), enrolled(), NameTaken)
+	f(agent(`containers: [{name: main, volumeMounts: [{name: code-sandbox-hook, mountPath: /elsewhere}]}]`), enrolled(), NameTaken)
+	f(agent(`containers: [{name: main, volumeMounts: [{name: code-sandbox-hook, mountPath: /code-sandbox, readOnly: true}]}]`), enrolled(), NameTaken)
 	// A container for the hook that is not there.
 	f(agent(plain, KeyContainers, "main, other"), enrolled(), BadAnnotation)
 	f(agent(plain, KeyContainers, " main ,"), enrolled(), "")
@@ -120,9 +126,9 @@ func TestRefusals(t *testing.T) {
 	// Somebody's wish is never refused.
 	f(agent(plain, KeyInject, "false"), true, skipped, "opted_out")
 	// A mistake.
-	f(agent(plain, Prefix+"mode", "strict"), false, denied, `\"strict\"; it must be enforce or audit or off`)
+	f(agent(plain, Prefix+"tools", "strict"), false, denied, `\"strict\"; it must be enforce or audit or off`)
 	// A key that means nothing is told, and the pod injected.
-	f(agent(plain, Prefix+"moed", "audit"), true, injected, "the annotation code-sandbox.dev/moed means nothing")
+	f(agent(plain, Prefix+"toosl", "audit"), true, injected, "the annotation code-sandbox.dev/toosl means nothing")
 }
 
 func TestResolve(t *testing.T) {
@@ -135,7 +141,7 @@ func TestResolve(t *testing.T) {
 	}
 	f := func(namespace, pod map[string]string, want string) {
 		t.Helper()
-		p, _, err := Resolve(Policy{"mode": "enforce"}, namespace, pod)
+		p, _, err := Resolve(Policy{"tools": "enforce"}, namespace, pod)
 		got := p.String()
 		if err != nil {
 			got = err.Error()
@@ -145,17 +151,22 @@ func TestResolve(t *testing.T) {
 		}
 	}
 	// Nothing said; the namespace's word; the pod's over it.
-	f(nil, nil, `{"mode":"enforce"}`)
-	f(ns("mode", "audit"), nil, `{"mode":"audit"}`)
-	f(ns("mode", "audit", "tool-timeout", "60"), ns("mode", "off"), `{"mode":"off","tool-timeout":"60"}`)
+	f(nil, nil, `{"tools":"enforce"}`)
+	f(ns("tools", "audit"), nil, `{"tools":"audit"}`)
+	f(ns("tools", "audit", "tool-timeout", "60"), ns("tools", "off"), `{"tool-timeout":"60","tools":"off"}`)
 	// An empty word takes the namespace's back.
-	f(ns("tool-env-allow", "AWS_*"), ns("tool-env-allow", ""), `{"mode":"enforce"}`)
+	f(ns("tool-env-allow", "AWS_*"), ns("tool-env-allow", ""), `{"tools":"enforce"}`)
 	// Words that cannot be.
-	f(ns("mode", "on"), nil, `the namespace's annotation code-sandbox.dev/mode is "on"; it must be enforce or audit or off`)
+	f(ns("tools", "on"), nil, `the namespace's annotation code-sandbox.dev/tools is "on"; it must be enforce or audit or off`)
 	f(nil, ns("tool-timeout", "30s"), `the pod's annotation code-sandbox.dev/tool-timeout is "30s"; it must be a number of seconds up to 3600`)
 	f(nil, ns("tool-timeout", "NaN"), `the pod's annotation code-sandbox.dev/tool-timeout is "NaN"; it must be a number of seconds up to 3600`)
 	f(nil, ns("tools-include", "["), `the pod's annotation code-sandbox.dev/tools-include is "["; it must be globs separated by commas`)
 	f(nil, ns("tool-functions", "tools"), `the pod's annotation code-sandbox.dev/tool-functions is "tools"; it must be module:glob, separated by commas`)
+	f(nil, ns("tool-memory", "lots"), `the pod's annotation code-sandbox.dev/tool-memory is "lots"; it must be a quantity such as 512Mi, from 64Mi on`)
+	f(nil, ns("tool-memory", "512"), `the pod's annotation code-sandbox.dev/tool-memory is "512"; it must be a quantity such as 512Mi, from 64Mi on`)
+	f(nil, ns("grants", "search"), `the pod's annotation code-sandbox.dev/grants is "search"; it must be TOOL=HOST[:PORT][,HOST[:PORT]...], separated by spaces`)
+	f(nil, ns("grants", "a=b:443 c=d:0"), `the pod's annotation code-sandbox.dev/grants is "a=b:443 c=d:0"; it must be TOOL=HOST[:PORT][,HOST[:PORT]...] with hosts that can be: "d:0" is not HOST or HOST:PORT`)
+	f(nil, ns("tool-memory", "256Mi", "grants", "search=api.example:443"), `{"grants":"search=api.example:443","tool-memory":"256Mi","tools":"enforce"}`)
 	f(nil, ns("require-hook", "yes"), `the pod's annotation code-sandbox.dev/require-hook is "yes"; it must be true or false`)
 }
 
@@ -178,7 +189,8 @@ func TestValidate(t *testing.T) {
 	f(func(c *Config) { c.PullPolicy = "Sometimes" }, "pull policy")
 	f(func(c *Config) { c.Limits = c.Requests.DeepCopy(); c.Requests = DefaultConfig().Limits }, "no more than the second")
 	f(func(c *Config) { delete(c.Limits, "cpu") }, "asks for 10m of cpu and may use 0")
-	f(func(c *Config) { c.Defaults = Policy{"mode": "maybe"} }, "default policy")
+	f(func(c *Config) { c.Defaults = Policy{"tools": "maybe"} }, `the default policy is not valid: the default's annotation code-sandbox.dev/tools is "maybe"`)
+	f(func(c *Config) { c.Defaults = Policy{"toosl": "audit"} }, `the default policy has "toosl", which means nothing`)
 }
 
 // Readers find every annotation and every reason.

@@ -11,6 +11,7 @@ const (
 	eventSkipped = "SandboxSidecarSkipped"
 	eventDenied  = "SandboxSidecarDenied"
 	eventMissed  = "SandboxSidecarMissing"
+	eventUnheard = "SandboxHookMissing"
 )
 
 // events tells people, where they look first, that a pod has no sidecar. The
@@ -45,6 +46,19 @@ func about(pod *corev1.Pod, namespace string) *corev1.ObjectReference {
 }
 
 func (e events) missing(pod *corev1.Pod, v Verdict) {
-	e.to.Event(&corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID, Namespace: pod.Namespace},
-		corev1.EventTypeWarning, eventMissed, string(v.Reason)+": "+v.Message)
+	e.to.Event(itself(pod), corev1.EventTypeWarning, eventMissed, string(v.Reason)+": "+v.Message)
+}
+
+// missingHook is what a pod's Event and its condition say of a hook that was not
+// heard of.
+const missingHook = "its annotation " + Prefix + keyRequireHook + " is true, and no process of it has loaded the tool-call hook and registered a tool; " +
+	"Python with -I, -E or -S loads none, and neither does one that is started without the pod's PYTHONPATH; while the pool was never reached, its sidecar is not ready either"
+
+func (e events) unheard(pod *corev1.Pod) {
+	e.to.Event(itself(pod), corev1.EventTypeWarning, eventUnheard, missingHook)
+}
+
+// itself is a pod that is there.
+func itself(pod *corev1.Pod) *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID, Namespace: pod.Namespace}
 }

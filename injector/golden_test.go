@@ -1,12 +1,13 @@
 package injector
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"os"
 	"path/filepath"
 	"reflect"
-	"strings"
+	"slices"
 	"testing"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -34,19 +35,12 @@ func enrolled() *corev1.Namespace {
 // testdata/NAME.out.yaml; then it does so once more, which must change nothing.
 func golden(t *testing.T, name string, namespace *corev1.Namespace, c Config) *corev1.Pod {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join("testdata", name+".yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var pod corev1.Pod
-	if err := yaml.UnmarshalStrict(raw, &pod); err != nil {
-		t.Fatal(err)
-	}
-	a := consider(&pod, namespace, c)
+	pod := readPod(t, name)
+	a := consider(pod, namespace, c)
 	if a.result != injected {
 		t.Fatalf("%s: it is %s: %v", name, a.result, a.verdict)
 	}
-	out := apply(t, &pod, a.patch)
+	out := apply(t, pod, a.patch)
 	text, err := yaml.Marshal(out)
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +85,9 @@ func apply(t *testing.T, pod *corev1.Pod, ops []Op) *corev1.Pod {
 		t.Fatalf("the patch does not apply: %v\n%s", err, raw)
 	}
 	var out corev1.Pod
-	if err := yaml.UnmarshalStrict(after, &out); err != nil {
+	strict := json.NewDecoder(bytes.NewReader(after))
+	strict.DisallowUnknownFields()
+	if err := strict.Decode(&out); err != nil {
 		t.Fatal(err)
 	}
 	return &out
@@ -101,7 +97,7 @@ func TestGolden(t *testing.T) {
 	withHook := testConfig()
 	withHook.Hook = true
 	policy := enrolled()
-	policy.Annotations = map[string]string{Prefix + "tool-env-allow": "TZ,LANG", Prefix + "mode": "audit"}
+	policy.Annotations = map[string]string{Prefix + "tool-env-allow": "TZ,LANG", Prefix + "tools": "audit"}
 	secrets := testConfig()
 	secrets.PullSecrets = []string{"registry", "own"}
 
@@ -116,8 +112,12 @@ func TestGolden(t *testing.T) {
 	// The hook, beside every way to set PYTHONPATH; the pod's word stands over
 	// the namespace's.
 	golden(t, "hook", policy, withHook)
+	// What the image's PYTHONPATH is, is said: no step looks.
+	golden(t, "hook-said", enrolled(), withHook)
 	// The hook in one of two containers.
 	golden(t, "hook-one", enrolled(), withHook)
+	// Variables that only a policy may set.
+	golden(t, "own-variables", enrolled(), withHook)
 	// Mode off: a sidecar, and no hook.
 	off := golden(t, "hook-off", enrolled(), withHook)
 	if len(off.Spec.InitContainers) != 1 {
@@ -130,15 +130,8 @@ func TestTokenIsTheSidecarsAlone(t *testing.T) {
 	c := testConfig()
 	c.Hook = true
 	for _, name := range []string{"bare", "deployment", "hook", "guaranteed"} {
-		raw, err := os.ReadFile(filepath.Join("testdata", name+".yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var pod corev1.Pod
-		if err := yaml.UnmarshalStrict(raw, &pod); err != nil {
-			t.Fatal(err)
-		}
-		out := apply(t, &pod, consider(&pod, enrolled(), c).patch)
+		pod := readPod(t, name)
+		out := apply(t, pod, consider(pod, enrolled(), c).patch)
 		has := 0
 		for _, list := range [][]corev1.Container{out.Spec.InitContainers, out.Spec.Containers} {
 			for _, container := range list {
@@ -165,14 +158,23 @@ func TestReinvocation(t *testing.T) {
 	c.Hook = true
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "a"}}}}
 	once := apply(t, pod, consider(pod, enrolled(), c).patch)
-	once.Spec.InitContainers[1].Image = "rewritten.example/code-sandbox" // as mirrors of registries do
+	// As mirrors of registries do.
+	once.Spec.InitContainers[1].Image, once.Spec.InitContainers[2].Image = "rewritten.example/a", "rewritten.example/code-sandbox@sha256:0000"
 	once.Spec.Containers = append(once.Spec.Containers, corev1.Container{Name: "late", Image: "b"})
 	twice := apply(t, once, consider(once, enrolled(), c).patch)
-	if !reflect.DeepEqual(twice.Spec.InitContainers, once.Spec.InitContainers) || !reflect.DeepEqual(twice.Spec.Containers[0], once.Spec.Containers[0]) {
+	if !reflect.DeepEqual(twice.Spec.InitContainers[2:], once.Spec.InitContainers[1:]) || !reflect.DeepEqual(twice.Spec.Containers[0], once.Spec.Containers[0]) {
 		t.Errorf("asked again, what was there has changed: %+v", twice.Spec)
 	}
 	late := twice.Spec.Containers[1]
-	if len(late.VolumeMounts) != 1 || !strings.HasPrefix(late.Env[0].Value, hookFolder) {
+	if len(late.VolumeMounts) != 1 || late.Env[0].Value != hookPath || late.Env[1].Value != hookFolder+"/image/1" {
 		t.Errorf("the late container has no hook: %+v", late)
+	}
+	var order []string
+	for _, c := range twice.Spec.InitContainers {
+		order = append(order, c.Name+" "+c.Image)
+	}
+	want := []string{HookName + " " + c.Image, recordPrefix + "1 b", recordPrefix + "0 rewritten.example/a", SidecarName + " rewritten.example/code-sandbox@sha256:0000"}
+	if !slices.Equal(order, want) {
+		t.Errorf("the steps are %q", order)
 	}
 }

@@ -3,10 +3,7 @@ package injector
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"mime"
 	"net/http"
 	"runtime/debug"
 	"time"
@@ -16,17 +13,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// maxBody bounds a review. The API server takes no object above 3 MiB, and
-// writes it into the review once.
-const maxBody = 4 << 20
-
 // handler answers the API server.
 type handler struct {
 	config    func() (Config, error)
-	namespace func(ctx context.Context, name string) (*corev1.Namespace, error)
-	metrics   *metrics
-	events    events
-	log       hclog.Logger
+	namespace func(ctx context.Context, name string, fresh bool) (*corev1.Namespace, error)
+	// refresh makes config know the authority of this moment.
+	refresh func(context.Context) error
+	metrics *metrics
+	events  events
+	log     hclog.Logger
+	gate    gate
 }
 
 // failure is an admission without a decision.
@@ -60,24 +56,31 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(raw) // the API server asks again when it has hung up
 }
 
+// admit reads a review and decides. Only one that was read and understood takes
+// a place.
 func (h *handler) admit(w http.ResponseWriter, r *http.Request, began time.Time) (*admissionv1.AdmissionReview, *failure) {
-	body, fail := readReview(w, r)
+	body := &arriving{gate: h.gate}
+	defer body.free()
+	raw, fail := h.readReview(w, r, body)
 	if fail != nil {
 		return nil, fail
 	}
-	req, pod, err := parseReview(body)
+	req, pod, err := parseReview(raw)
 	if err != nil {
 		return nil, &failure{http.StatusBadRequest, failBody, err}
 	}
-	config, err := h.config()
-	if err != nil {
-		return nil, &failure{http.StatusServiceUnavailable, failAuthority, err}
+	if !h.gate.reviews.TryAcquire(1) {
+		return nil, &failure{http.StatusServiceUnavailable, failBusy, errBusy}
 	}
-	namespace, err := h.namespace(r.Context(), req.Namespace)
-	if err != nil {
-		return nil, &failure{http.StatusServiceUnavailable, failNamespace, fmt.Errorf("cannot read the namespace %q: %w", clip(req.Namespace), err)}
+	defer h.gate.reviews.Release(1)
+	return h.decide(r.Context(), req, pod, began)
+}
+
+func (h *handler) decide(ctx context.Context, req *admissionv1.AdmissionRequest, pod *corev1.Pod, began time.Time) (*admissionv1.AdmissionReview, *failure) {
+	namespace, a, fail := h.consider(ctx, req.Namespace, pod)
+	if fail != nil {
+		return nil, fail
 	}
-	a := consider(pod, namespace, config)
 	review, err := a.response(req.UID)
 	if err != nil {
 		return nil, &failure{http.StatusInternalServerError, failBody, err}
@@ -89,6 +92,36 @@ func (h *handler) admit(w http.ResponseWriter, r *http.Request, began time.Time)
 	h.metrics.answered(a, time.Since(began))
 	h.tell(pod, namespace.Name, a, dryRun)
 	return review, nil
+}
+
+// consider decides about a pod of the namespace. One that was injected under
+// another policy than the watch has, or with another authority than we have read,
+// is held against those of this moment: another replica may have known them first.
+// All that is asked for it together has one bound.
+func (h *handler) consider(ctx context.Context, name string, pod *corev1.Pod) (*corev1.Namespace, answer, *failure) {
+	ctx, cancel := context.WithTimeout(ctx, lookupBound)
+	defer cancel()
+	ns, a, fail := h.round(ctx, name, pod, false)
+	if fail != nil || a.verdict.Reason != ForeignSidecar {
+		return ns, a, fail
+	}
+	if err := h.refresh(ctx); err != nil {
+		return nil, answer{}, &failure{http.StatusServiceUnavailable, failAuthority, fmt.Errorf("cannot read anew the authority that replicas share: %w", err)}
+	}
+	return h.round(ctx, name, pod, true)
+}
+
+// round decides by what is known, or with fresh by what is so.
+func (h *handler) round(ctx context.Context, name string, pod *corev1.Pod, fresh bool) (*corev1.Namespace, answer, *failure) {
+	config, err := h.config()
+	if err != nil {
+		return nil, answer{}, &failure{http.StatusServiceUnavailable, failAuthority, err}
+	}
+	ns, err := h.namespace(ctx, name, fresh)
+	if err != nil {
+		return nil, answer{}, &failure{http.StatusServiceUnavailable, failNamespace, fmt.Errorf("cannot read the namespace %q: %w", clip(name), err)}
+	}
+	return ns, consider(pod, ns, config), nil
 }
 
 // tell logs a decision: those that change something or need somebody's eye.
@@ -103,25 +136,4 @@ func (h *handler) tell(pod *corev1.Pod, namespace string, a answer, dryRun bool)
 	}
 	h.log.Log(level, "pod decided", "namespace", namespace, "pod", name, "result", string(a.result), "reason", string(a.verdict.Reason),
 		"message", a.verdict.Message, "dry_run", dryRun)
-}
-
-func readReview(w http.ResponseWriter, r *http.Request) ([]byte, *failure) {
-	bad := func(status int, format string, args ...any) *failure {
-		return &failure{status, failBody, fmt.Errorf(format, args...)}
-	}
-	if r.Method != http.MethodPost {
-		w.Header().Set("Allow", http.MethodPost)
-		return nil, bad(http.StatusMethodNotAllowed, "an admission review is sent with POST")
-	}
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return nil, bad(http.StatusUnsupportedMediaType, "the Content-Type must be application/json")
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		return nil, bad(http.StatusRequestEntityTooLarge, "the review is above %d bytes", maxBody)
-	}
-	if err != nil {
-		return nil, bad(http.StatusBadRequest, "cannot read the review: %w", err)
-	}
-	return body, nil
 }

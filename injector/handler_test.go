@@ -31,13 +31,14 @@ func newHandler(t testing.TB) (*handler, *record.FakeRecorder) {
 	recorder := record.NewFakeRecorder(20)
 	return &handler{
 		config: func() (Config, error) { return testConfig(), nil },
-		namespace: func(_ context.Context, name string) (*corev1.Namespace, error) {
+		namespace: func(_ context.Context, name string, _ bool) (*corev1.Namespace, error) {
 			if name != "agents" {
 				return nil, errors.New("there is none")
 			}
 			return enrolled(), nil
 		},
-		metrics: m, events: events{recorder}, log: hclog.NewNullLogger(),
+		refresh: func(context.Context) error { return nil },
+		metrics: m, events: events{recorder}, log: hclog.NewNullLogger(), gate: newGate(),
 	}, recorder
 }
 
@@ -152,6 +153,46 @@ func TestReasonsAreTold(t *testing.T) {
 	f(agent(plain, corev1.MirrorPodAnnotationKey, "x"), false, skipped, MirrorPod, "")
 }
 
+// A pod that another replica has injected, which knew the next authority first, is
+// believed once this one has read it, too; without an answer there is no decision.
+func TestAuthorityOfThisMoment(t *testing.T) {
+	h, _ := newHandler(t)
+	c, next := testConfig(), testConfig()
+	next.CA += string(ca("B"))
+	pod := injectedPod(t, next)
+	h.config = func() (Config, error) { return c, nil }
+	reads := 0
+	f := func(pod *corev1.Pod, read error, want Reason, status, readsMore int) {
+		t.Helper()
+		reads = 0
+		h.refresh = func(context.Context) error {
+			if reads++; read == nil {
+				c = next
+			}
+			return read
+		}
+		_, a, fail := h.consider(t.Context(), "agents", pod)
+		switch {
+		case fail != nil && (fail.status != status || fail.cause != failAuthority):
+			t.Errorf("the failure is %+v", fail)
+		case fail == nil && (status != 0 || a.verdict.Reason != want):
+			t.Errorf("the answer is %+v", a)
+		}
+		if reads != readsMore {
+			t.Errorf("the authority is read %d times", reads)
+		}
+	}
+	f(pod, errors.New("away"), "", 503, 1)
+	f(pod, nil, AlreadyInjected, 0, 1)
+	// It is known now; one of an authority that nobody knows is another's.
+	f(pod, nil, AlreadyInjected, 0, 0)
+	unknown := testConfig()
+	unknown.CA = string(ca("C"))
+	f(injectedPod(t, unknown), nil, ForeignSidecar, 0, 1)
+	// Nothing is read for those that are new.
+	f(agent(plain), errors.New("away"), "", 0, 0)
+}
+
 // What the API server waits for, with a pod that is larger than people's: the
 // figure to look at is p99-ms, which must stay under 50 on an idle machine.
 func BenchmarkAdmission(b *testing.B) {
@@ -207,8 +248,8 @@ func FuzzReview(f *testing.F) {
 			return
 		}
 		out := apply(t, pod, a.patch)
-		if again := consider(out, enrolled(), c); again.result == injected {
-			t.Fatalf("asked again: %+v", again.patch)
+		if again := consider(out, enrolled(), c); again.verdict.Reason != AlreadyInjected {
+			t.Fatalf("asked again: %+v", again)
 		}
 	})
 }

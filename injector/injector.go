@@ -25,11 +25,13 @@ import (
 
 // Options are what an Injector is made of. All fields must be set.
 type Options struct {
-	Config   Config // CA is filled in at each admission
-	Kube     kubernetes.Interface
-	Listen   string      // address of the webhook
-	TLS      *tls.Config // serves the certificate that CA has signed
-	CA       func() []byte
+	Config Config // CA is filled in at each admission
+	Kube   kubernetes.Interface
+	Listen string      // address of the webhook
+	TLS    *tls.Config // serves the certificate that CA has signed
+	CA     func() []byte
+	// Refresh reads anew what CA gives; replicas share it.
+	Refresh  func(context.Context) error
 	Webhook  string // name of the MutatingWebhookConfiguration
 	Identity string // of this replica: its pod's name
 	// AuditEvery is the time between two audits.
@@ -73,7 +75,8 @@ func New(o Options) (*Injector, error) {
 		return nil, fmt.Errorf("cannot listen on %q: %w", o.Listen, err)
 	}
 	i := &Injector{o: o, listener: l, metrics: m}
-	i.bundle = &bundle{kube: o.Kube, name: o.Webhook, ca: o.CA, metrics: m, log: o.Logger.Named("bundle")}
+	m.auditEvery.Set(o.AuditEvery.Seconds())
+	i.bundle = newBundle(o, m)
 	return i, nil
 }
 
@@ -112,14 +115,16 @@ func (i *Injector) Run(ctx context.Context) error {
 	wg.Go(func() { i.lead(beside, a.run) })
 
 	mux := http.NewServeMux()
-	mux.Handle("/mutate", &handler{config: i.config, namespace: known.get, metrics: i.metrics, events: tell, log: i.o.Logger})
+	mux.Handle("/mutate", &handler{config: i.config, namespace: known.get, refresh: sharedRefresh(i.o.Refresh), metrics: i.metrics, events: tell,
+		log: i.o.Logger, gate: newGate()})
 	server := &http.Server{
 		Handler: mux, TLSConfig: i.o.TLS, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 		WriteTimeout: 20 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: maxReviews},
 		ErrorLog: i.o.Logger.Named("http").StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 	}
 	failed := make(chan error, 1)
-	go func() { failed <- server.ServeTLS(i.listener, "", "") }()
+	go func() { failed <- server.ServeTLS(newNeighbours(i.listener), "", "") }()
 	i.o.Logger.Info("serving", "address", i.Addr().String())
 	select {
 	case err := <-failed:

@@ -12,11 +12,9 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"maps"
 	"math/big"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,11 +24,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/record"
 )
 
 func webhook() *admissionregistrationv1.MutatingWebhookConfiguration {
@@ -73,7 +67,7 @@ func TestInjector(t *testing.T) {
 	cert, ca := selfSigned(t)
 	o := Options{
 		Config: testConfig(), Kube: kube, Listen: "127.0.0.1:0", TLS: &tls.Config{Certificates: []tls.Certificate{cert}},
-		CA: func() []byte { return ca }, Webhook: "code-sandbox", Identity: "replica-1", AuditEvery: time.Hour,
+		CA: func() []byte { return ca }, Refresh: func(context.Context) error { return nil }, Webhook: "code-sandbox", Identity: "replica-1", AuditEvery: time.Hour,
 		Logger: hclog.NewNullLogger(), Registry: prometheus.NewRegistry(),
 	}
 	i, err := New(o)
@@ -102,7 +96,7 @@ func TestInjector(t *testing.T) {
 		if err := json.NewDecoder(resp.Body).Decode(&answered); err != nil {
 			return err
 		}
-		if !strings.Contains(string(answered.Response.Patch), `{\"mode\":\"enforce\",\"tool-timeout\":\"17\"}`) {
+		if !strings.Contains(string(answered.Response.Patch), `{\"tool-timeout\":\"17\",\"tools\":\"enforce\"}`) {
 			return fmt.Errorf("the patch is %s", answered.Response.Patch)
 		}
 		return nil
@@ -165,107 +159,4 @@ func TestNewRefuses(t *testing.T) {
 	f(func(o *Options) { o.AuditEvery = 0 }, "time between audits")
 	f(func(o *Options) { o.Webhook = "" }, "the webhook's name")
 	f(func(o *Options) { o.Listen = "nowhere" }, `cannot listen on "nowhere"`)
-}
-
-func TestBundleOps(t *testing.T) {
-	f := func(has []string, ca string, want int) {
-		t.Helper()
-		w := webhook()
-		for i, h := range has {
-			w.Webhooks[i].ClientConfig.CABundle = []byte(h)
-		}
-		if ops := bundleOps(w, []byte(ca)); len(ops) != want {
-			t.Errorf("the operations are %v", ops)
-		}
-	}
-	// Both are missing, one, none; the test of the version comes with the first.
-	f([]string{"", ""}, "new", 3)
-	f([]string{"new", "old"}, "new", 2)
-	f([]string{"new", "new"}, "new", 0)
-	// No authority: what is there stays.
-	f([]string{"old", "old"}, "", 0)
-}
-
-// A write that is refused is tried again, until it is made.
-func TestBundleRetries(t *testing.T) {
-	kube := fake.NewClientset(webhook())
-	var refused atomic.Int32
-	kube.PrependReactor("patch", "mutatingwebhookconfigurations", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return refused.Add(1) == 1, nil, errors.New("conflict")
-	})
-	m, err := newMetrics(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &bundle{kube: kube, name: "code-sandbox", ca: func() []byte { return []byte("ca") }, metrics: m, log: hclog.NewNullLogger()}
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); b.run(ctx) }()
-	eventually(t, "it is written", func() error {
-		if !b.written.Load() {
-			return errors.New("it is not")
-		}
-		return nil
-	})
-	stop()
-	<-done
-	if testutil.ToFloat64(m.bundles.WithLabelValues("failed")) != 1 || testutil.ToFloat64(m.bundles.WithLabelValues("ok")) < 1 {
-		t.Error("the writes were not counted")
-	}
-}
-
-func TestAudit(t *testing.T) {
-	in := func(name string, pod *corev1.Pod) *corev1.Pod {
-		pod.Name, pod.UID, pod.Namespace = name, types.UID(name), "agents"
-		return pod
-	}
-	ended := in("ended", agent(plain))
-	ended.Status.Phase = corev1.PodSucceeded
-	elsewhere := agent(plain)
-	elsewhere.Name, elsewhere.Namespace = "elsewhere", "other"
-	kube := fake.NewClientset(enrolled(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}},
-		in("missed", agent(plain)), in("asked", agent(plain, KeyInject, "false")), in("host", agent(plain+"\nhostNetwork: true")),
-		in("fine", agent(`{containers: [{name: main}], initContainers: [{name: code-sandbox-sidecar}]}`, KeyInjected, "x")), ended, elsewhere)
-	m, err := newMetrics(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
-	recorder := record.NewFakeRecorder(20)
-	a := &audit{kube: kube, every: time.Hour, config: func() (Config, error) { return testConfig(), nil }, metrics: m,
-		events: events{recorder}, log: hclog.NewNullLogger()}
-	counts := func(missed, asked, host float64) {
-		t.Helper()
-		for r, want := range map[Reason]float64{Missed: missed, OptedOut: asked, HostNetwork: host} {
-			if got := testutil.ToFloat64(m.audited.WithLabelValues(string(r))); got != want {
-				t.Errorf("%s is %v, not %v", r, got, want)
-			}
-		}
-	}
-	for range 2 { // the second time there is nothing new to tell
-		if err := a.once(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		counts(1, 1, 1)
-	}
-	if n := len(recorder.Events); n != 2 {
-		t.Errorf("there are %d Events", n)
-	}
-	// A failure leaves the counts as they were.
-	kube.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no") })
-	if err := a.once(t.Context()); err == nil || !strings.Contains(err.Error(), `cannot list the pods of "agents": no`) {
-		t.Errorf("the error is %v", err)
-	}
-	counts(1, 1, 1)
-}
-
-// A namespace's annotations stand over its ConfigMap, key by key; one that the
-// watch has not seen is asked for.
-func TestPolicyOfNamespaces(t *testing.T) {
-	ns := enrolled()
-	ns.Annotations = map[string]string{Prefix + "mode": "audit", "other": "x"}
-	got := withPolicy(ns, map[string]string{"mode": "off", "first-party": "ours"})
-	want := map[string]string{Prefix + "mode": "audit", Prefix + "first-party": "ours", "other": "x"}
-	if !maps.Equal(got.Annotations, want) || len(ns.Annotations) != 2 {
-		t.Errorf("the annotations are %v, and were %v", got.Annotations, ns.Annotations)
-	}
 }

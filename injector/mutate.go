@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 )
 
 // Op is one operation of a JSON patch.
@@ -19,7 +20,7 @@ type Op struct {
 // as it is, so that being asked again changes nothing; another webhook's new
 // containers get the hook then.
 func Mutate(pod *corev1.Pod, c Config, policy Policy) []Op {
-	m := &patch{pod: pod}
+	m := &patch{pod: pod, config: c}
 	sidecar := hasContainer(pod.Spec.InitContainers, SidecarName)
 	if !sidecar {
 		m.volume(tokenVolume(c))
@@ -27,22 +28,26 @@ func Mutate(pod *corev1.Pod, c Config, policy Policy) []Op {
 		m.pullSecrets(c.PullSecrets)
 		m.annotate([][2]string{{KeyInjected, c.Image}, {KeyPolicy, policy.String()}})
 	}
-	if c.Hook && policy["mode"] != "off" {
+	if (maker{config: c, policy: policy}).hooks() {
 		if !hasContainer(pod.Spec.InitContainers, HookName) {
 			m.volume(hookVolume())
 			// It comes before the sidecar: both come before the pod's own.
 			m.initContainer(hookContainer(pod, c))
 		}
 		m.hook(policy)
+		m.addSteps()
 	}
 	return m.ops
 }
 
 // patch collects operations. A list that the pod has not is made by its first.
 type patch struct {
-	pod  *corev1.Pod
-	ops  []Op
-	made map[string]bool
+	pod    *corev1.Pod
+	config Config
+	ops    []Op
+	made   map[string]bool
+	// steps are those of agents' images, which come behind the hook's own.
+	steps []corev1.Container
 }
 
 func (m *patch) add(path string, value any) {
@@ -82,7 +87,7 @@ func (m *patch) pullSecrets(names []string) {
 }
 
 func (m *patch) annotate(pairs [][2]string) {
-	if m.pod.Annotations == nil {
+	if len(m.pod.Annotations) == 0 {
 		all := map[string]string{}
 		for _, p := range pairs {
 			all[p[0]] = p[1]
@@ -101,13 +106,27 @@ func hasContainer(list []corev1.Container, name string) bool {
 
 // env gives a container's variable a value, whatever it was.
 func (m *patch) env(container int, name, value string) {
+	m.set(container, corev1.EnvVar{Name: name, Value: value})
+}
+
+func (m *patch) set(container int, v corev1.EnvVar) {
 	c := m.pod.Spec.Containers[container]
 	path := fmt.Sprintf("/spec/containers/%d/env", container)
-	v := corev1.EnvVar{Name: name, Value: value}
-	switch i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == name }); {
+	switch i := last(c.Env, v.Name); {
 	case i < 0:
 		m.insert(path, len(c.Env) == 0, "-", v)
-	case c.Env[i] != v:
+	case !equality.Semantic.DeepEqual(c.Env[i], v):
 		m.ops = append(m.ops, Op{"replace", fmt.Sprintf("%s/%d", path, i), v})
 	}
+}
+
+// last is the place of the variable that counts: of several with a name, the
+// last does. It is below zero when there is none.
+func last(env []corev1.EnvVar, name string) int {
+	for i, e := range slices.Backward(env) {
+		if e.Name == name {
+			return i
+		}
+	}
+	return -1
 }

@@ -18,9 +18,14 @@ const (
 	PortTaken       Reason = "port_taken"
 	NameTaken       Reason = "name_taken"
 	BadAnnotation   Reason = "bad_annotation"
+	// ForeignSidecar is a pod that says it was injected, and is not as we make it.
+	ForeignSidecar Reason = "foreign_sidecar"
 	// Missed is said by the audit: the pod should have been injected. It was
 	// there before its namespace was enrolled, or the injector was not asked.
 	Missed Reason = "missed"
+	// Outdated is said by the audit: the pod was injected by another version, or
+	// under a policy or settings that have changed since.
+	Outdated Reason = "outdated"
 )
 
 // kind says what a reason means for the one who made the pod.
@@ -35,13 +40,16 @@ const (
 
 var kinds = map[Reason]kind{
 	AlreadyInjected: expected, SystemNamespace: expected, OwnNamespace: expected, NotEnrolled: expected, IsSandbox: expected,
-	MirrorPod: expected, OptedOut: chosen,
+	MirrorPod: expected, OptedOut: chosen, Outdated: chosen,
 	Windows: impossible, HostNetwork: impossible, PortTaken: impossible, NameTaken: impossible, Missed: impossible,
-	BadAnnotation: mistaken,
+	BadAnnotation: mistaken, ForeignSidecar: mistaken,
 }
 
 // Reasons lists every Reason.
 var Reasons = []Reason{
 	OptedOut, AlreadyInjected, SystemNamespace, OwnNamespace, NotEnrolled, IsSandbox, MirrorPod, Windows, HostNetwork, PortTaken,
-	NameTaken, BadAnnotation, Missed,
+	NameTaken, BadAnnotation, ForeignSidecar, Missed, Outdated,
 }
+
+// audited are the reasons that only the audit says.
+func (r Reason) audited() bool { return r == Missed || r == Outdated }

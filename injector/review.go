@@ -58,13 +58,9 @@ type answer struct {
 
 // consider decides about a pod of the namespace.
 func consider(pod *corev1.Pod, namespace *corev1.Namespace, c Config) answer {
-	v := Decide(pod, namespace, c)
+	v, policy, unknown := judge(pod, namespace, c)
 	if v.Reason != "" {
 		return refuse(v, c)
-	}
-	policy, unknown, err := Resolve(c.Defaults, namespace.Annotations, pod.Annotations)
-	if err != nil {
-		return refuse(Verdict{BadAnnotation, err.Error()}, c)
 	}
 	a := answer{result: injected, patch: Mutate(pod, c, policy)}
 	for _, key := range unknown {

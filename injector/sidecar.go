@@ -29,7 +29,7 @@ func tokenVolume(c Config) corev1.Volume {
 // containers, and ends when the agent has.
 func sidecarContainer(pod *corev1.Pod, c Config, policy Policy) corev1.Container {
 	always := corev1.ContainerRestartPolicyAlways
-	return corev1.Container{
+	sidecar := corev1.Container{
 		Name: SidecarName, Image: c.Image, ImagePullPolicy: c.PullPolicy,
 		Command: []string{"/usr/local/bin/sidecar"}, RestartPolicy: &always,
 		Env:          sidecarEnv(c, policy),
@@ -38,20 +38,39 @@ func sidecarContainer(pod *corev1.Pod, c Config, policy Policy) corev1.Container
 		VolumeMounts: []corev1.VolumeMount{{Name: TokenVolume, MountPath: tokenFolder, ReadOnly: true}},
 		// It asks whether the sidecar listens, not whether the pool answers: an
 		// agent must come up without the pool, and its first call waits.
-		StartupProbe: &corev1.Probe{
-			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
-				Path: "/healthz", Port: intstr.FromInt32(adminPort), Scheme: corev1.URISchemeHTTP}},
-			PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 60, SuccessThreshold: 1,
-		},
+		StartupProbe:             probe("/healthz", 1, 60),
 		SecurityContext:          restricted(c.UID),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 	}
+	if c.Hook && policy.requiresHook() {
+		// The agent starts after us, so it is no matter of our start. What counts
+		// is the pod: nobody is sent to it before.
+		sidecar.ReadinessProbe = probe("/readyz", 2, 1)
+	}
+	return sidecar
+}
+
+// probe asks the sidecar's admin port.
+func probe(path string, everySeconds, failures int32) *corev1.Probe {
+	return &corev1.Probe{
+		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
+			Path: path, Port: intstr.FromInt32(adminPort), Scheme: corev1.URISchemeHTTP}},
+		PeriodSeconds: everySeconds, TimeoutSeconds: 1, FailureThreshold: failures, SuccessThreshold: 1,
+	}
+}
+
+// sidecarDefaults are the variables that the sidecar reads and that nobody sets:
+// they are told as empty, so that its defaults hold whatever else comes with the
+// pod.
+var sidecarDefaults = []string{
+	"CODE_SANDBOX_POOL_NAME", "CODE_SANDBOX_POOL_CA_FILE", "CODE_SANDBOX_TIMEOUT", "CODE_SANDBOX_WAIT", "CODE_SANDBOX_DRAIN",
+	"CODE_SANDBOX_REQUESTS", "CODE_SANDBOX_LOG_LEVEL", "CODE_SANDBOX_TOOL_FUNCTIONS", "CODE_SANDBOX_FIRST_PARTY",
 }
 
 func sidecarEnv(c Config, policy Policy) []corev1.EnvVar {
 	env := []corev1.EnvVar{
 		{Name: "CODE_SANDBOX_POOL", Value: c.Pool},
-		{Name: "CODE_SANDBOX_POOL_CA", Value: c.CA},
+		{Name: poolCA, Value: c.CA},
 		{Name: "CODE_SANDBOX_TOKEN_FILE", Value: path.Join(tokenFolder, "token")},
 		{Name: "CODE_SANDBOX_LISTEN", Value: "127.0.0.1:" + strconv.Itoa(apiPort)},
 		{Name: "CODE_SANDBOX_ADMIN_LISTEN", Value: ":" + strconv.Itoa(adminPort)},
@@ -62,10 +81,11 @@ func sidecarEnv(c Config, policy Policy) []corev1.EnvVar {
 		{Name: "GOMAXPROCS", Value: "2"},
 	}
 	if !c.Hook {
-		return append(env, corev1.EnvVar{Name: "CODE_SANDBOX_TOOLS", Value: "off"})
+		policy = Policy{keyTools: "off"}
 	}
-	for _, v := range policy.environment() {
-		env = append(env, corev1.EnvVar{Name: v[0], Value: v[1]})
+	env = append(env, policy.environment(forSidecar)...)
+	for _, name := range sidecarDefaults {
+		env = append(env, corev1.EnvVar{Name: name})
 	}
 	return env
 }

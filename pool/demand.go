@@ -86,6 +86,8 @@ type stock struct {
 	// most bounds the starts asked for now; less than wanted while starts fail.
 	most int
 	turn uint64 // when it was last given a start
+	// owner is whom the template is for.
+	owner Caller
 }
 
 // short is how many starts the template lacks for those who wait, and in all.
@@ -93,12 +95,21 @@ func (s stock) short() (callers, all int) {
 	return max(0, s.waiting-s.warm-s.starting), max(0, s.waiting+s.wanted-s.warm-s.starting)
 }
 
+// before says whether the template comes before another that is as urgent.
+func (s stock) before(other stock, urgent bool, has shares) bool {
+	if c := has.compare(s.owner, other.owner); c != 0 && !urgent {
+		return c < 0
+	}
+	return s.turn < other.turn
+}
+
 // plan says how many sandboxes of each template to start when there is room
-// for that many. Those who wait come before stock; among equals the template
-// whose last start is longest ago. It also says for how many who wait there
-// was no room.
-func plan(all []stock, room int) (starts []int, unmet int) {
-	starts = make([]int, len(all))
+// for that many. Those who wait come before stock, and stock of who has least
+// before that of others; among equals the template whose last start is longest
+// ago. It also says for how many who wait for each there was no room. What is
+// started is counted in has.
+func plan(all []stock, room int, has shares) (starts, unmet []int) {
+	starts, unmet = make([]int, len(all)), make([]int, len(all))
 	for n := 0; n < room; n++ {
 		best, urgent := -1, false
 		for i, s := range all {
@@ -106,7 +117,7 @@ func plan(all []stock, room int) (starts []int, unmet int) {
 			if total == 0 || starts[i] >= s.most {
 				continue
 			}
-			if best < 0 || callers > 0 && !urgent || callers > 0 == urgent && s.turn < all[best].turn {
+			if best < 0 || callers > 0 && !urgent || callers > 0 == urgent && s.before(all[best], urgent, has) {
 				best, urgent = i, callers > 0
 			}
 		}
@@ -114,12 +125,13 @@ func plan(all []stock, room int) (starts []int, unmet int) {
 			break
 		}
 		starts[best]++
+		has.count(all[best].owner, 1)
 		all[best].starting++
 		all[best].turn = math.MaxUint64 - uint64(room-n)
 	}
 	for i, s := range all {
 		callers, _ := s.short()
-		unmet += min(callers, s.most-starts[i])
+		unmet[i] = min(callers, s.most-starts[i])
 	}
 	return starts, unmet
 }

@@ -9,9 +9,10 @@ import (
 
 // waiter is one claim that waits for a sandbox of its template.
 type waiter struct {
-	caller Caller
-	home   *warmPool
-	since  time.Time
+	caller  Caller
+	home    *warmPool
+	arrived time.Time // its request: the order of a caller's waiters
+	since   time.Time // when it began to wait
 	// answer has one place and is filled once, when the waiter leaves the
 	// queue by being served or refused.
 	answer chan answer
@@ -63,7 +64,16 @@ func (q *queue) push(w *waiter) {
 		j = len(t.callers)
 		t.callers = append(t.callers, &callerLine{caller: w.caller})
 	}
-	t.callers[j].waiters = append(t.callers[j].waiters, w)
+	t.callers[j].insert(w)
+}
+
+// insert puts w behind those that came before it. Most often that is the end.
+func (c *callerLine) insert(w *waiter) {
+	i := len(c.waiters)
+	for i > 0 && c.waiters[i-1].arrived.After(w.arrived) {
+		i--
+	}
+	c.waiters = slices.Insert(c.waiters, i, w)
 }
 
 // pop takes who is next and sends its caller and its tenant to the back. It

@@ -41,6 +41,22 @@ func TestQueueOrder(t *testing.T) {
 	f("", "")
 }
 
+// A caller's claims have their turns as their requests came, whichever was
+// looked at first.
+func TestQueueOrderOfArrival(t *testing.T) {
+	q, start := queue{}, time.Now()
+	for _, after := range []int{3, 1, 2, 0, 2} {
+		q.push(&waiter{caller: Caller{Tenant: "a", Name: "x"}, arrived: start.Add(time.Duration(after))})
+	}
+	var got []time.Duration
+	for w := q.pop(); w != nil; w = q.pop() {
+		got = append(got, w.arrived.Sub(start))
+	}
+	if want := []time.Duration{0, 1, 2, 2, 3}; !slices.Equal(got, want) {
+		t.Errorf("served in the order %v, want %v", got, want)
+	}
+}
+
 func TestQueueRemove(t *testing.T) {
 	q := queue{}
 	var all []*waiter
@@ -61,36 +77,43 @@ func TestQueueRemove(t *testing.T) {
 }
 
 func TestPlan(t *testing.T) {
-	f := func(room int, wantStarts []int, wantUnmet int, all ...stock) {
+	f := func(room int, wantStarts, wantUnmet []int, all ...stock) {
 		t.Helper()
 		for i := range all {
 			if all[i].most == 0 {
 				all[i].most = 8
 			}
 		}
-		starts, unmet := plan(all, room)
-		if !slices.Equal(starts, wantStarts) || unmet != wantUnmet {
-			t.Errorf("starts %v and leaves %d, want %v and %d", starts, unmet, wantStarts, wantUnmet)
+		has, total := newShares(), 0
+		starts, unmet := plan(all, room, has)
+		if !slices.Equal(starts, wantStarts) || !slices.Equal(unmet, wantUnmet) {
+			t.Errorf("starts %v and leaves %v, want %v and %v", starts, unmet, wantStarts, wantUnmet)
+		}
+		for _, n := range starts {
+			total += n
+		}
+		if has.callers[Caller{}] != total {
+			t.Errorf("%d of %d starts are counted for whoever gives way next", has.callers[Caller{}], total)
 		}
 	}
 	// At first: the target.
-	f(8, []int{3}, 0, stock{wanted: 3})
+	f(8, []int{3}, []int{0}, stock{wanted: 3})
 	// What is asked for already is not asked for again.
-	f(8, []int{0}, 0, stock{wanted: 3, starting: 2, warm: 1})
-	f(8, []int{1}, 0, stock{wanted: 3, starting: 2})
+	f(8, []int{0}, []int{0}, stock{wanted: 3, starting: 2, warm: 1})
+	f(8, []int{1}, []int{0}, stock{wanted: 3, starting: 2})
 	// Those who wait, and the target beyond.
-	f(8, []int{4}, 0, stock{wanted: 3, waiting: 2, starting: 1})
+	f(8, []int{4}, []int{0}, stock{wanted: 3, waiting: 2, starting: 1})
 	// Never beyond the room.
-	f(2, []int{2}, 3, stock{wanted: 3, waiting: 5})
-	f(0, []int{0}, 5, stock{wanted: 3, waiting: 5})
-	f(-1, []int{0}, 0, stock{wanted: 3})
+	f(2, []int{2}, []int{3}, stock{wanted: 3, waiting: 5})
+	f(0, []int{0}, []int{5}, stock{wanted: 3, waiting: 5})
+	f(-1, []int{0}, []int{0}, stock{wanted: 3})
 	// Those who wait come before the stock of another template.
-	f(2, []int{0, 2}, 0, stock{wanted: 3}, stock{wanted: 1, waiting: 2, turn: 9})
+	f(2, []int{0, 2}, []int{0, 0}, stock{wanted: 3}, stock{wanted: 1, waiting: 2, turn: 9})
 	// Templates take turns, the one whose last start is longest ago first.
-	f(3, []int{1, 2}, 5, stock{wanted: 3, waiting: 4, turn: 2}, stock{wanted: 3, waiting: 4, turn: 1})
+	f(3, []int{1, 2}, []int{3, 2}, stock{wanted: 3, waiting: 4, turn: 2}, stock{wanted: 3, waiting: 4, turn: 1})
 	// A template that fails gets its one probe, and those who wait for it beyond
 	// that ask for no room.
-	f(8, []int{1}, 0, stock{wanted: 3, waiting: 4, most: 1})
+	f(8, []int{1}, []int{0}, stock{wanted: 3, waiting: 4, most: 1})
 }
 
 func TestNeed(t *testing.T) {

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/code-sandbox/code-sandbox/pool/api"
@@ -44,9 +45,12 @@ func (p *Pool) claim(ctx context.Context, c Caller, t Template) (*Lease, *api.Er
 	if t.Limits.MaxRun <= 0 {
 		return nil, api.Errorf(api.BadRequest, "cannot claim a sandbox: the template's longest run must be positive")
 	}
+	if t.Owner != (Caller{}) && t.Owner != c {
+		return nil, api.Errorf(api.Forbidden, "cannot claim a sandbox: it is another caller's own")
+	}
 	key := t.Key()
 	p.mu.Lock()
-	lease, w, err := p.take(c, t, key, time.Now())
+	lease, w, err := p.take(c, t, key, api.TraceOf(ctx).Arrived, time.Now())
 	p.mu.Unlock()
 	if w == nil {
 		return lease, err
@@ -54,8 +58,9 @@ func (p *Pool) claim(ctx context.Context, c Caller, t Template) (*Lease, *api.Er
 	return p.wait(ctx, w)
 }
 
-// take gives a lease at once, a place in the queue, or a refusal.
-func (p *Pool) take(c Caller, t Template, key string, now time.Time) (*Lease, *waiter, *api.Error) {
+// take gives a lease at once, a place in the queue, or a refusal. arrived is
+// when the claim's request came, zero for now.
+func (p *Pool) take(c Caller, t Template, key string, arrived, now time.Time) (*Lease, *waiter, *api.Error) {
 	if p.stopping {
 		return nil, nil, errStopping()
 	}
@@ -67,6 +72,7 @@ func (p *Pool) take(c Caller, t Template, key string, now time.Time) (*Lease, *w
 	if err != nil {
 		return nil, nil, err
 	}
+	w.ahead = false
 	w.demand.arrivals++
 	p.kick()
 	// Who waits is served before anything becomes warm: nobody is overtaken.
@@ -84,7 +90,10 @@ func (p *Pool) take(c Caller, t Template, key string, now time.Time) (*Lease, *w
 	case p.waiting >= p.opts.QueueLimit:
 		return nil, nil, busy("%d runs wait for a sandbox, the most that may", p.waiting)
 	}
-	wait := &waiter{caller: c, home: w, since: now, answer: make(chan answer, 1)}
+	if arrived.IsZero() {
+		arrived = now
+	}
+	wait := &waiter{caller: c, home: w, arrived: arrived, since: now, answer: make(chan answer, 1)}
 	w.queue.push(wait)
 	p.count(c, 1, 0)
 	return nil, wait, nil
@@ -131,9 +140,21 @@ func (p *Pool) wait(ctx context.Context, w *waiter) (*Lease, *api.Error) {
 		if a, answered := p.leave(w); answered {
 			return a.lease, a.err
 		}
-		return nil, api.Errorf(api.NoCapacity, "cannot claim a sandbox: none was free within %v; at most %d may exist",
-			p.opts.MaxWait, p.opts.Max).After(5 * time.Second)
+		return nil, p.noneFree(w.home)
 	}
+}
+
+// noneFree is what a caller is told that waited in vain: for room, or for a
+// start that takes longer than it may wait.
+func (p *Pool) noneFree(w *warmPool) *api.Error {
+	p.mu.Lock()
+	starting := w.starting
+	p.mu.Unlock()
+	why := fmt.Sprintf("at most %d may exist", p.opts.Max)
+	if starting > 0 {
+		why = "to make one takes longer"
+	}
+	return api.Errorf(api.NoCapacity, "cannot claim a sandbox: none was free within %v; %s", p.opts.MaxWait, why).After(5 * time.Second)
 }
 
 // leave takes w out of the queue, unless it was answered in the same instant.

@@ -40,6 +40,21 @@ type Options struct {
 	// InFlightPerCaller bounds the runs one caller has at once, those that
 	// wait included. Zero is no bound.
 	InFlightPerCaller int
+	// OwnedPerCaller (16) and OwnedPerTenant (32) bound the sandboxes in existence
+	// that are for one owner alone, and for all owners of a tenant.
+	OwnedPerCaller, OwnedPerTenant int
+	// TemplatesPerCaller (64) and TemplatesPerTenant (256) bound the templates
+	// likewise. Who has as many loses the one of its own that was not used for
+	// longest.
+	TemplatesPerCaller, TemplatesPerTenant int
+	// BytesPerCaller (16 MiB), BytesPerTenant (64 MiB) and MaxBytes (128 MiB) bound
+	// the sizes of the templates of one owner, of a tenant, and of all together.
+	BytesPerCaller, BytesPerTenant, MaxBytes int
+
+	// AheadPerCaller (2) and AheadPerTenant (8) bound the templates of one owner, and
+	// of all owners of a tenant, that were told of ahead and not used yet; a quarter
+	// of Max bounds all of them.
+	AheadPerCaller, AheadPerTenant int
 
 	// Grace (10 s) is what a sandbox gets beyond its deadline before the
 	// reaper takes it.
@@ -66,6 +81,15 @@ func (o Options) withDefaults() Options {
 	orDefault(&o.MaxDestroying, 8)
 	orDefault(&o.QueueLimit, 256)
 	orDefault(&o.QueuePerCaller, 64)
+	orDefault(&o.OwnedPerCaller, 16)
+	orDefault(&o.OwnedPerTenant, 32)
+	orDefault(&o.TemplatesPerCaller, 64)
+	orDefault(&o.TemplatesPerTenant, 256)
+	orDefault(&o.BytesPerCaller, 16<<20)
+	orDefault(&o.BytesPerTenant, 64<<20)
+	orDefault(&o.MaxBytes, 128<<20)
+	orDefault(&o.AheadPerCaller, 2)
+	orDefault(&o.AheadPerTenant, 8)
 	orDefault(&o.MaxWait, 30*time.Second)
 	orDefault(&o.Grace, 10*time.Second)
 	orDefault(&o.StartTimeout, 2*time.Minute)
@@ -103,6 +127,15 @@ func (o Options) validate() error {
 		{"MaxDestroying", int64(o.MaxDestroying)},
 		{"QueueLimit", int64(o.QueueLimit)},
 		{"QueuePerCaller", int64(o.QueuePerCaller)},
+		{"OwnedPerCaller", int64(o.OwnedPerCaller)},
+		{"OwnedPerTenant", int64(o.OwnedPerTenant)},
+		{"TemplatesPerCaller", int64(o.TemplatesPerCaller)},
+		{"TemplatesPerTenant", int64(o.TemplatesPerTenant)},
+		{"BytesPerCaller", int64(o.BytesPerCaller)},
+		{"BytesPerTenant", int64(o.BytesPerTenant)},
+		{"MaxBytes", int64(o.MaxBytes)},
+		{"AheadPerCaller", int64(o.AheadPerCaller)},
+		{"AheadPerTenant", int64(o.AheadPerTenant)},
 		{"MaxWait", int64(o.MaxWait)},
 		{"Grace", int64(o.Grace)},
 		{"StartTimeout", int64(o.StartTimeout)},

@@ -73,7 +73,9 @@ func TestDestroyRefused(t *testing.T) {
 		_, err := b.Claim(ctx, alice, plain)
 		b.refused(err, api.NoCapacity)
 		b.driver.FailDestroys(nil)
-		// Then the place is free again.
+		// Then the place is free again, at the next attempt: in 36 s at the latest,
+		// which is longer than a claim waits.
+		b.after(36 * time.Second)
 		defer b.claim(alice, plain).Release()
 		if n := b.driver.Peak(); n > 4 {
 			t.Errorf("%d sandboxes existed at once", n)

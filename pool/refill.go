@@ -10,10 +10,15 @@ import (
 	"github.com/code-sandbox/code-sandbox/pool/api"
 )
 
+// breath is how long the start of a copy is put off when nobody waits for it.
+// The claim that made room for it is mostly a call of a few milliseconds, and
+// the import of a program beside it would take the processor from it.
+const breath = 25 * time.Millisecond
+
 // refill starts what is missing and ends what is too much. It returns when a
 // template that failed is due again; zero is never.
 func (p *Pool) refill(ctx context.Context, now time.Time) (next time.Time) {
-	if p.stopping {
+	if p.stopping || ctx.Err() != nil { // what ctx has ended will stop in a moment
 		return time.Time{}
 	}
 	pools := p.pools.Values()
@@ -24,28 +29,32 @@ func (p *Pool) refill(ctx context.Context, now time.Time) (next time.Time) {
 		}
 		all[i] = stock{
 			waiting: w.queue.size(), warm: len(w.warm), starting: w.starting,
-			wanted: w.wanted, most: p.allowed(w, now), turn: w.lastStart,
+			wanted: w.wanted, most: p.allowed(w, now), turn: w.lastStart, owner: w.template.Owner,
 		}
 		if w.retryAt.After(now) {
 			next = earlier(w.retryAt, next)
 		}
 	}
+	aheadLast(pools, all)
+	has := p.holdings(pools)
+	p.boundOwned(pools, all, has)
 	free := p.opts.Max - len(p.records) - len(p.starts)
 	slots := p.opts.MaxStarting - len(p.starts)
-	starts, unmet := plan(all, min(free, slots))
+	starts, unmet := plan(all, min(free, slots), has)
 	for i, n := range starts {
 		for range n {
 			p.start(ctx, pools[i], now)
 		}
 	}
 	if slots > free {
-		p.makeRoom(pools, unmet-p.counts[destroying])
+		p.makeRoom(pools, unmet, has)
 	}
 	return next
 }
 
 // allowed bounds the starts asked for at once: one when the last failed, and
-// none before its back-off is over. The first copy of a program starts alone:
+// none before its back-off is over. What can never start is tried again for a
+// caller only. The first copy of a program starts alone:
 // it imports the program, and others beside it would only slow it down, or fail
 // as it does.
 func (p *Pool) allowed(w *warmPool, now time.Time) int {
@@ -54,19 +63,29 @@ func (p *Pool) allowed(w *warmPool, now time.Time) int {
 		return max(0, 1-w.starting)
 	case w.fails == 0:
 		return p.opts.MaxStarting
-	case w.starting > 0 || now.Before(w.retryAt):
+	case w.starting > 0 || now.Before(w.retryAt) || w.refusedForGood() && w.queue.empty():
 		return 0
 	}
 	return 1
 }
 
-// makeRoom ends up to n warm sandboxes of templates nobody waits for, so that
-// those who wait get one: the least recently used template gives first.
-func (p *Pool) makeRoom(pools []*warmPool, n int) {
-	for _, w := range pools {
-		for n > 0 && len(w.warm) > 0 && w.queue.empty() {
+// makeRoom ends warm sandboxes of templates nobody waits for, so that those who
+// wait get one: unmet is how many of each template do, and what is being destroyed
+// is room for the first of them. What changes hands is counted in has.
+func (p *Pool) makeRoom(pools []*warmPool, unmet []int, has shares) {
+	soon := p.counts[destroying]
+	for i, n := range unmet {
+		met := min(n, soon)
+		soon -= met
+		for range n - met {
+			waiter := pools[i].template.Owner
+			w := has.giver(pools, waiter)
+			if w == nil {
+				return
+			}
+			has.count(waiter, 1)
+			has.count(w.template.Owner, -1)
 			p.end(w.warm[0], causeRoom)
-			n--
 		}
 	}
 }
@@ -78,37 +97,62 @@ func (p *Pool) start(ctx context.Context, w *warmPool, now time.Time) {
 	p.starts[number] = struct{}{}
 	w.starting++
 	w.lastStart = number
+	putOff := w.template.Copy != nil && w.queue.empty()
 	p.work.Go(func() {
-		ctx, cancel := context.WithTimeout(ctx, p.opts.StartTimeout)
+		if putOff {
+			pause(ctx, breath)
+		}
+		bounded, cancel := context.WithTimeout(ctx, p.opts.StartTimeout)
 		defer cancel()
-		sandbox, err := p.opts.Driver.Start(ctx, w.template)
-		p.started(w, number, fails, now, sandbox, err)
+		sandbox, err := p.opts.Driver.Start(bounded, w.template)
+		p.started(w, attempt{number, fails, now, ctx.Err() != nil}, sandbox, err)
 	})
 }
 
-// started takes note of how a start ended. fails is how many had failed in a
-// row when it was asked for.
-func (p *Pool) started(w *warmPool, number uint64, fails int, asked time.Time, sandbox Sandbox, err error) {
+// pause waits, or returns when ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// attempt is one start: how many had failed in a row when it was asked for, and
+// whether the pool's end came before its own.
+type attempt struct {
+	number  uint64
+	fails   int
+	asked   time.Time
+	givenUp bool
+}
+
+// started takes note of how a start ended.
+func (p *Pool) started(w *warmPool, a attempt, sandbox Sandbox, err error) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer p.kick()
-	delete(p.starts, number)
+	delete(p.starts, a.number)
 	w.starting--
-	p.metrics.starts.Observe(now.Sub(asked).Seconds())
+	p.metrics.starts.Observe(now.Sub(a.asked).Seconds())
 	if err == nil {
 		err = p.unique(sandbox.ID())
 	}
 	if err != nil {
-		p.startFailed(w, fails, err, now)
+		// A start that was given up is no failure.
+		if w.dropped == "" && !p.stopping && !a.givenUp {
+			p.startFailed(w, a.fails, err, now)
+		}
 		return
 	}
-	r := &record{id: sandbox.ID(), sandbox: sandbox, home: w, state: warm, asked: asked}
+	r := &record{id: sandbox.ID(), sandbox: sandbox, home: w, state: warm, asked: a.asked}
 	delete(p.suspects, r.id)
 	p.records[r.id] = r
 	p.counts[warm]++
 	w.warm = append(w.warm, r)
-	w.demand.started(now.Sub(asked))
+	w.demand.started(now.Sub(a.asked))
 	if w.fails > 0 {
 		p.log.Info("starts succeed again", "template", w.key, "after_failures", w.fails)
 	}
@@ -135,9 +179,6 @@ func (p *Pool) unique(id string) error {
 // startFailed puts off the next start and tells those who wait. Of several
 // starts asked for at once, one failure counts.
 func (p *Pool) startFailed(w *warmPool, fails int, err error, now time.Time) {
-	if w.dropped != "" || p.stopping { // a start that was given up is no failure
-		return
-	}
 	p.metrics.startFailures.Inc()
 	if fails == w.fails {
 		w.fails++

@@ -213,6 +213,31 @@ func TestFailureKeepsItsCode(t *testing.T) {
 	})
 }
 
+// What can never start is not tried again but for a caller, who is told anew.
+func TestRefusedForGood(t *testing.T) {
+	opts := pool.Options{Templates: []pool.Template{plain}}
+	driver := &pooltest.Fake{StartDelay: 10 * time.Millisecond}
+	driver.FailStarts(func(pool.Template) error { return api.Errorf(api.Unsandboxable, "the interpreter's own folder is /") })
+	run(t, opts, driver, func(b *bench) {
+		b.after(10 * time.Minute)
+		first := len(b.driver.Starts())
+		if first > 4 { // the target, and one that was under way
+			t.Errorf("%d starts of what cannot start, with nobody there", first)
+		}
+		_, err := b.Claim(ctx, alice, plain)
+		b.refused(err, api.Unsandboxable)
+		b.after(10 * time.Minute)
+		if n := len(b.driver.Starts()); n != first+1 {
+			t.Errorf("%d starts for one caller", n-first)
+		}
+		// What was wrong has been set right.
+		b.driver.FailStarts(nil)
+		b.claim(alice, plain).Release()
+		b.after(time.Second)
+		b.stats(pool.Stats{Warm: 3})
+	})
+}
+
 // Max bounds everything in existence, and who waits longer than MaxWait is
 // told so.
 func TestMax(t *testing.T) {
@@ -229,6 +254,17 @@ func TestMax(t *testing.T) {
 		}
 		if peak := b.driver.Peak(); peak != 4 {
 			t.Errorf("%d sandboxes existed at once", peak)
+		}
+	})
+}
+
+// Who waits longer for a start than MaxWait is told that it is the start.
+func TestStartTakesLongerThanTheWait(t *testing.T) {
+	run(t, pool.Options{MaxWait: 5 * time.Second}, &pooltest.Fake{StartDelay: 9 * time.Second}, func(b *bench) {
+		_, err := b.Claim(ctx, alice, plain)
+		b.refused(err, api.NoCapacity)
+		if want := "none was free within 5s; to make one takes longer"; !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %q", want, err)
 		}
 	})
 }

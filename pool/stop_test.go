@@ -1,11 +1,14 @@
 package pool_test
 
 import (
+	"bytes"
 	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/code-sandbox/code-sandbox/pool"
 	"github.com/code-sandbox/code-sandbox/pool/api"
@@ -62,4 +65,22 @@ func TestStopRefusesThoseWhoWait(t *testing.T) {
 			t.Errorf("stopping took %v: the start was not ended", took)
 		}
 	})
+}
+
+// A start that the pool's end cuts off is no failure, whichever of the two is
+// seen first.
+func TestStopIsNoFailure(t *testing.T) {
+	for range 50 {
+		var said bytes.Buffer
+		log := hclog.New(&hclog.LoggerOptions{Level: hclog.Warn, Output: &said})
+		run(t, pool.Options{Templates: []pool.Template{plain}, Logger: log}, &pooltest.Fake{StartDelay: time.Minute}, func(b *bench) {
+			b.stats(pool.Stats{Starting: 3})
+			if err := b.stop(); err != nil {
+				t.Error(err)
+			}
+		})
+		if said.Len() > 0 {
+			t.Fatalf("the log says %s", &said)
+		}
+	}
 }

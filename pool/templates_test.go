@@ -1,6 +1,7 @@
 package pool_test
 
 import (
+	"regexp"
 	"sync"
 	"testing"
 	"time"
@@ -160,6 +161,30 @@ func TestKeyTellsCopiesApart(t *testing.T) {
 	f(&wire.Copy{Boot: boot, Target: add}, nil, false)
 }
 
+// Key is the whole hash, and a label's value; each field is in it.
+func TestKeyIsWhole(t *testing.T) {
+	base := pool.Template{Image: "x", Owner: alice}
+	key := base.Key()
+	if !regexp.MustCompile(`^[a-z2-7]{52}$`).MatchString(key) { // 5 bits each: 256 in all
+		t.Errorf("the key is %q", key)
+	}
+	f := func(change func(*pool.Template)) {
+		t.Helper()
+		other := base
+		change(&other)
+		if other.Key() == key {
+			t.Errorf("%+v has the key of %+v", other, base)
+		}
+	}
+	f(func(o *pool.Template) { o.Image = "y" })
+	f(func(o *pool.Template) { o.Owner = bob })
+	f(func(o *pool.Template) { o.Owner.Name += "x" })
+	f(func(o *pool.Template) { o.DNS = "none" })
+	f(func(o *pool.Template) { o.Limits.MemoryBytes++ })
+	f(func(o *pool.Template) { o.Preload = []string{"json"} })
+	f(func(o *pool.Template) { o.Copy = &wire.Copy{} })
+}
+
 // The first copy of a program starts alone; the others follow it.
 func TestFirstCopyStartsAlone(t *testing.T) {
 	run(t, pool.Options{}, &pooltest.Fake{StartDelay: time.Second}, func(b *bench) {
@@ -175,5 +200,38 @@ func TestFirstCopyStartsAlone(t *testing.T) {
 		wg.Wait()
 		b.after(2 * time.Second)
 		b.stats(pool.Stats{Warm: 1})
+	})
+}
+
+// The copy that takes a used one's place is put off a moment, for the call that
+// used it; one that somebody waits for is not.
+func TestRefillOfACopyIsPutOff(t *testing.T) {
+	driver := &pooltest.Fake{StartDelay: time.Second}
+	run(t, pool.Options{}, driver, func(b *bench) {
+		copies := pool.Template{Limits: plain.Limits, Warm: 1, Copy: &wire.Copy{Boot: []byte("{}"), Target: []byte("{}")}}
+		last := func(want time.Duration, since time.Time) {
+			t.Helper()
+			starts := driver.Starts()
+			if got := starts[len(starts)-1].Sub(since); got != want {
+				t.Errorf("the start was asked for after %v, not %v", got, want)
+			}
+		}
+		asked := time.Now()
+		b.claim(alice, copies).Release() // waits for the first copy
+		b.after(2 * time.Second)
+		last(25*time.Millisecond, asked.Add(time.Second))
+		asked = time.Now()
+		lease := b.claim(alice, copies)
+		b.after(500 * time.Millisecond)
+		last(25*time.Millisecond, asked)
+		lease.Release()
+		var wg sync.WaitGroup
+		asked = time.Now()
+		for range 2 {
+			wg.Go(func() { b.claim(alice, copies).Release() })
+		}
+		b.after(100 * time.Millisecond)
+		last(0, asked)
+		wg.Wait()
 	})
 }

@@ -41,6 +41,7 @@ type warmPool struct {
 	template Template
 	key      string
 	pinned   bool      // never drained for want of use
+	ahead    bool      // nobody has claimed of it yet; see Pool.Ahead
 	used     time.Time // last claim
 	dropped  cause     // set when drained: what still starts is destroyed for it
 
@@ -75,6 +76,11 @@ func (w *warmPool) failing() bool {
 	return w.fails >= 3 || w.fails > 0 && w.typed
 }
 
+// refusedForGood says that the template itself is what cannot start.
+func (w *warmPool) refusedForGood() bool {
+	return w.typed && !w.failure.Retry && w.failure.Status() < 500
+}
+
 // refusal is what a caller without a sandbox is told while starts fail. It is
 // nil when the next start is due: the first caller after a back-off waits for
 // it to end.
@@ -89,21 +95,14 @@ func (w *warmPool) refusal(now time.Time) *api.Error {
 	return &e
 }
 
-// warmPool finds the template's warm pool or makes it, at the cost of the one
-// that was not used for longest.
+// warmPool finds the template's warm pool or makes it, at the cost of another.
 func (p *Pool) warmPool(t Template, key string, now time.Time) (*warmPool, *api.Error) {
 	if w, ok := p.pools.Get(key); ok {
 		w.used = now
 		return w, nil
 	}
-	if p.pools.Len() >= p.opts.MaxTemplates {
-		all := p.pools.Values() // the last used comes last
-		i := slices.IndexFunc(all, func(w *warmPool) bool { return !w.pinned && w.queue.empty() })
-		if i < 0 {
-			return nil, api.Errorf(api.NoCapacity,
-				"cannot claim a sandbox: all %d templates are in use", p.opts.MaxTemplates).After(5 * time.Second)
-		}
-		p.drop(all[i], causeTemplate)
+	if err := p.roomFor(t); err != nil {
+		return nil, err
 	}
 	w := newWarmPool(t, key, p.target(t), now)
 	p.pools.Add(key, w)

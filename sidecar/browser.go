@@ -17,8 +17,10 @@ import (
 // send no Origin; no answer ever has a CORS header.
 func (s *Server) sameHost(ctx *fasthttp.RequestCtx) *api.Error {
 	host := string(ctx.Host())
-	if !s.knownHost(host) || !s.knownHost(string(ctx.Request.Header.Host())) {
-		return api.Errorf(api.Forbidden, "the Host %q is not served here: ask for localhost or 127.0.0.1", request.Clip(host))
+	for _, asked := range []string{string(ctx.Request.Header.Host()), host} { // as it came, and as it is understood
+		if !s.knownHost(asked) {
+			return api.Errorf(api.Forbidden, "the Host %q is not served here: ask for localhost or 127.0.0.1%s", request.Clip(asked), s.HostsHint)
+		}
 	}
 	if origin := ctx.Request.Header.Peek("Origin"); origin != nil && !strings.EqualFold(string(origin), "http://"+host) {
 		return api.Errorf(api.Forbidden, "requests of web pages are refused, and this one has the Origin %q", request.Clip(string(origin)))

@@ -8,7 +8,7 @@ import (
 )
 
 func TestBrowsers(t *testing.T) {
-	s := start(t, echo, func(o *Options) { o.Hosts = []string{"sandbox.test"} })
+	s := start(t, echo, func(o *Options) { o.Hosts, o.HostsHint = []string{"sandbox.test"}, ", or set --hosts" })
 	run := func(headers ...string) reply {
 		t.Helper()
 		r := post(t, s, `{"code":"x"}`, headers...)
@@ -34,11 +34,15 @@ func TestBrowsers(t *testing.T) {
 	serves("Host", "[::1]")
 	serves("Host", "sandbox.test:80")
 	// A name that was made to resolve here.
-	refuses(`the Host "evil.test:8900"`, "Host", "evil.test:8900")
+	refuses(`the Host "evil.test:8900" is not served here: ask for localhost or 127.0.0.1, or set --hosts`, "Host", "evil.test:8900")
 	refuses("the Host", "Host", "localhost.evil.test")
 	refuses("the Host", "Host", "0.0.0.0:8900")
 	refuses("the Host", "Host", "127.0.0.1.evil.test:8900")
 	refuses("the Host", "Host", "[::2]:8900")
+	// What came is named, and not what it could be understood as.
+	if e := send(t, s, "GET /healthz HTTP/1.1\r\nHost: a@localhost\r\n\r\n").error(t); e.Code != api.Forbidden || !strings.Contains(e.Message, `the Host "a@localhost" is not served`) {
+		t.Error(e)
+	}
 	// A page of another origin, of none, of another port, of another scheme.
 	refuses(`the Origin "https://evil.test"`, "Origin", "https://evil.test")
 	refuses("the Origin", "Origin", "null")

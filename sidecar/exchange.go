@@ -25,6 +25,7 @@ type exchange struct {
 // newExchange takes the caller's request id, or makes one, and answers it.
 func newExchange(ctx *fasthttp.RequestCtx) *exchange {
 	x := &exchange{start: time.Now(), code: "ok"}
+	x.Arrived = arrived(ctx.Conn(), x.start)
 	x.RequestID = token(ctx.Request.Header.Peek("X-Request-Id"), 128)
 	x.Traceparent = token(ctx.Request.Header.Peek("Traceparent"), 128)
 	if x.RequestID == "" {

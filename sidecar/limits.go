@@ -46,20 +46,24 @@ type ServerLimits struct {
 type SandboxLimits struct {
 	Isolation     string   `json:"isolation"` // "namespaces", "none", …
 	MemoryBy      string   `json:"memory_by"` // what holds the memory limit: "cgroup", "watchdog", …
+	CPUBy         string   `json:"cpu_by"`    // what gives it its share of the processors: "cgroup", or "niceness" for each process
 	PythonVersion string   `json:"python_version"`
 	Preload       []string `json:"preload"` // modules already imported
 	Network       string   `json:"network"` // "dns" (lookups only), "none", or "host" (the machine's own)
-	MemoryBytes   int64    `json:"memory_bytes"`
-	DiskBytes     int64    `json:"disk_bytes"`
-	DiskFiles     int64    `json:"disk_files"`
-	Processes     int      `json:"processes"`
-	OpenFiles     int      `json:"open_files"`
-	OutputBytes   int      `json:"output_bytes"` // kept of stdout, and again of stderr
-	FilesBytes    int64    `json:"files_bytes"`  // content of the files in an answer
-	AnswerFiles   int      `json:"answer_files"` // how many files an answer holds
-	DNSLookups    int      `json:"dns_lookups"`  // of one run
-	Warm          int      `json:"warm"`         // sandboxes that are kept ready, at least
-	Sandboxes     int      `json:"sandboxes"`    // at once, warm and running
+	// NetworkProof is "off" where nobody looks whether a sandbox's network is
+	// closed, "on" where each shows it, and empty where it has none.
+	NetworkProof string `json:"network_proof,omitempty"`
+	MemoryBytes  int64  `json:"memory_bytes"`
+	DiskBytes    int64  `json:"disk_bytes"`
+	DiskFiles    int64  `json:"disk_files"`
+	Processes    int    `json:"processes"`
+	OpenFiles    int    `json:"open_files"`
+	OutputBytes  int    `json:"output_bytes"` // kept of stdout, and again of stderr
+	FilesBytes   int64  `json:"files_bytes"`  // content of the files in an answer
+	AnswerFiles  int    `json:"answer_files"` // how many files an answer holds
+	DNSLookups   int    `json:"dns_lookups"`  // of one run
+	Warm         int    `json:"warm"`         // sandboxes that are kept ready, at least
+	Sandboxes    int    `json:"sandboxes"`    // at once, warm and running
 }
 
 // ToolLimits bounds tool calls, which another part of the process serves.

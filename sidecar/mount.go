@@ -38,7 +38,7 @@ func (s *Server) mount() error {
 		if err := m.validate(s.routes); err != nil {
 			return err
 		}
-		s.routes[m.Path] = route{m.Method, func(ctx *fasthttp.RequestCtx, x *exchange) *api.Error { return s.serveMounted(ctx, x, m) }}
+		s.routes[m.Path] = route{method: m.Method, bodyBytes: m.BodyBytes, handler: func(ctx *fasthttp.RequestCtx, x *exchange) *api.Error { return s.serveMounted(ctx, x, m) }}
 	}
 	return nil
 }

@@ -81,7 +81,8 @@ func TestWhatIsRefused(t *testing.T) {
 	f(`{"code":"x","timeout_seconds":0}`, "timeout_seconds is 0 and must be at least 0.001")
 	f(`{"code":"x","timeout":-1}`, "timeout is -1 and must be at least 0.001")
 	f(`{"code":"x","timeout_seconds":300.5}`, "timeout_seconds is 300.5, over the limit of 300")
-	f(`{"code":"x","timeout_seconds":1e999}`, "must be a number of seconds")
+	f(`{"code":"x","timeout_seconds":1e400}`, "timeout_seconds must be a number of seconds like 30, and 1e400 is beyond all that can be told: 300 is the limit")
+	f(`{"code":"x","timeout":-1e400}`, "and -1e400 is beyond all")
 	f(`{"code":"x","timeout_seconds":1,"timeout":1}`, "not both")
 	// stdin and args.
 	f(`{"code":"x","stdin":5}`, "stdin must be a string, not a number")

@@ -23,18 +23,21 @@ type handler func(ctx *fasthttp.RequestCtx, x *exchange) *api.Error
 type route struct {
 	method string // GET stands for HEAD too
 	handler
+	bodyBytes int    // the most that the body of a POST may have
+	parameter string // of the URL; "" for none
 }
 
 // table is every path of the API port.
 func (s *Server) table() map[string]route {
+	most := s.Limits.Request.BodyBytes
 	return map[string]route{
-		"/run_python":    {"POST", s.runPython},
-		"/v1/run_python": {"POST", s.runPython},
-		"/mcp":           {"POST", s.serveMCP},
-		"/limits":        {"GET", s.serveLimits},
-		"/tool":          {"GET", s.serveTool},
-		"/openapi.yaml":  {"GET", serveOpenAPI},
-		"/healthz":       {"GET", s.healthz},
+		"/run_python":    {method: "POST", handler: s.runPython, bodyBytes: most},
+		"/v1/run_python": {method: "POST", handler: s.runPython, bodyBytes: most},
+		"/mcp":           {method: "POST", handler: s.serveMCP, bodyBytes: most},
+		"/limits":        {method: "GET", handler: s.serveLimits},
+		"/tool":          {method: "GET", handler: s.serveTool, parameter: "format"},
+		"/openapi.yaml":  {method: "GET", handler: serveOpenAPI},
+		"/healthz":       {method: "GET", handler: s.healthz},
 	}
 }
 
@@ -77,11 +80,11 @@ func (s *Server) guarded(ctx *fasthttp.RequestCtx, x *exchange) (err *api.Error)
 	if err := s.tooManyConnections(ctx); err != nil {
 		return err
 	}
-	if err := s.sameHost(ctx); err != nil {
+	if err := plain(ctx); err != nil {
 		return err
 	}
-	if expect := ctx.Request.Header.Peek("Expect"); len(expect) > 0 && !strings.EqualFold(string(expect), "100-continue") {
-		return api.Errorf(api.BadRequest, "the header Expect is %q: only 100-continue can be met here", request.Clip(string(expect)))
+	if err := s.sameHost(ctx); err != nil {
+		return err
 	}
 	return s.dispatch(ctx, x)
 }
@@ -99,7 +102,37 @@ func (s *Server) dispatch(ctx *fasthttp.RequestCtx, x *exchange) *api.Error {
 		ctx.Response.Header.Set("Allow", allow)
 		return api.Errorf(api.MethodNotAllowed, "%s is asked for with %s, not with %s", ctx.Path(), r.method, request.Clip(method))
 	}
+	if err := r.parameters(ctx); err != nil {
+		return err
+	}
 	return r.handler(ctx, x)
+}
+
+// parameters refuses those of the URL that would be ignored: whoever writes
+// ?timeout=5 means it.
+func (r route) parameters(ctx *fasthttp.RequestCtx) *api.Error {
+	found := false
+	for name := range ctx.QueryArgs().All() {
+		if r.parameter == "" || string(name) != r.parameter {
+			return api.Errorf(api.BadRequest, "%s has no parameter %q in its URL: %s", ctx.Path(), request.Clip(string(name)), r.instead())
+		}
+		if found {
+			return api.Errorf(api.BadRequest, "the URL has the parameter %s more than once: give it once", r.parameter)
+		}
+		found = true
+	}
+	return nil
+}
+
+// instead says where what was meant goes.
+func (r route) instead() string {
+	switch {
+	case r.parameter != "":
+		return "it has " + r.parameter
+	case r.method == "POST":
+		return "what a request says goes into its body"
+	}
+	return "it has none"
 }
 
 // tooManyConnections refuses what is over the limit, in words, and closes that
@@ -122,7 +155,7 @@ func (s *Server) panicked(p any, requestID string) *api.Error {
 // malformed answers what never became a request.
 func (s *Server) malformed(ctx *fasthttp.RequestCtx, cause error) {
 	x := newExchange(ctx)
-	e := api.Errorf(api.BadRequest, "cannot read the request: it is not well-formed HTTP/1.1")
+	e := api.Errorf(api.BadRequest, "cannot read the request: it is not well-formed HTTP/1.1 (%s)", request.Clip(innermost(cause).Error()))
 	if _, ok := errors.AsType[*fasthttp.ErrSmallBuffer](cause); ok {
 		e = api.Errorf(api.TooLarge, "cannot read the request: its headers are over the limit of %d bytes", maxHeaders)
 	} else if n, ok := errors.AsType[net.Error](cause); ok && n.Timeout() {
@@ -130,6 +163,17 @@ func (s *Server) malformed(ctx *fasthttp.RequestCtx, cause error) {
 	}
 	s.fail(ctx, x, e)
 	s.metrics.answered(x.code, time.Since(x.start), len(ctx.Response.Body()))
+}
+
+// innermost is the error that the others are about.
+func innermost(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err
+		}
+		err = inner
+	}
 }
 
 // maxDiscard is how much of an unread body is read and dropped before an

@@ -1,7 +1,6 @@
 package sidecar
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"sync"
 
@@ -89,20 +88,9 @@ func (s *Server) header(ctx *fasthttp.RequestCtx) (in preamble, err *api.Error) 
 	if in.size, err = s.declared(ctx); err != nil {
 		return in, err
 	}
-	in.events = accepted(string(ctx.Request.Header.Peek("Accept")))
-	all := ctx.Request.Header.PeekAll("Idempotency-Key")
-	for _, other := range all {
-		if !bytes.Equal(other, all[0]) {
-			return in, api.Errorf(api.BadRequest, "there are two different Idempotency-Key headers: a request has one key")
-		}
-	}
-	if len(all) > 0 {
-		given := all[0]
-		if in.key = token(given, maxKey); in.key == "" {
-			return in, api.Errorf(api.BadRequest, "the Idempotency-Key must have 1 to %d visible ASCII characters and no space", maxKey)
-		}
-	}
-	return in, nil
+	in.events = accepted(ctx.Request.Header.PeekAll("Accept"))
+	in.key, err = idempotencyKey(ctx)
+	return in, err
 }
 
 // request reads and checks the body. The digest tells two bodies apart.

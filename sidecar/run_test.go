@@ -48,9 +48,13 @@ func TestTraceReachesTheRunner(t *testing.T) {
 		return echo(ctx, req, sink)
 	})
 	parent := "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	before := time.Now()
 	post(t, s, `{"code":"x"}`, "X-Request-Id", "r1", "traceparent", parent).result(t)
-	if want := (api.Trace{RequestID: "r1", Traceparent: parent}); got != want {
+	if want := (api.Trace{RequestID: "r1", Traceparent: parent, Arrived: got.Arrived}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got.Arrived.Before(before) || got.Arrived.After(time.Now()) {
+		t.Errorf("a request sent at %v came at %v", before, got.Arrived)
 	}
 }
 
@@ -167,7 +171,7 @@ func TestPanic(t *testing.T) {
 		t.Error(e)
 	}
 	// And one in a handler itself.
-	s.routes["/panics"] = route{"GET", func(*fhCtx, *exchange) *api.Error { panic("oh") }}
+	s.routes["/panics"] = route{method: "GET", handler: func(*fhCtx, *exchange) *api.Error { panic("oh") }}
 	if e := do(t, "GET", s.url+"/panics", nil).error(t); e.Code != api.Internal {
 		t.Error(e)
 	}

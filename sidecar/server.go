@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 
+	"github.com/code-sandbox/code-sandbox/pool/api/silent"
 	"github.com/code-sandbox/code-sandbox/pool/wire"
 )
 
@@ -31,6 +32,7 @@ type Options struct {
 	Listen      string   // address of the API, "127.0.0.1:8900"
 	AdminListen string   // address of metrics, health and readiness, ":8902"
 	Hosts       []string // further names the API may be asked for by, beside localhost
+	HostsHint   string   // ends the answer to another name: how to have it answered to, if it can be
 	Runner      Runner
 	Limits      Limits
 	// InForce makes of Limits those in force at this moment, for limits that are
@@ -45,6 +47,8 @@ type Options struct {
 	Mounts []Mounted
 	// Drain is how long runs may go on once Run's context has ended.
 	Drain time.Duration
+	// Hurry ends that when it is closed. Nil never does.
+	Hurry <-chan struct{}
 	// StreamKeepAlive is how long a stream may be silent before a comment is
 	// sent; 15 s when zero.
 	StreamKeepAlive time.Duration
@@ -75,6 +79,7 @@ type Server struct {
 
 	api, admin           *fasthttp.Server
 	listener, adminPorts net.Listener
+	unasked              silent.Conns
 
 	// base is the context of every run; stop ends them all.
 	base context.Context
@@ -104,15 +109,32 @@ func New(o Options) (*Server, error) {
 	if err := s.mount(); err != nil {
 		return nil, err
 	}
-	if s.listener, err = bind("listen", o.Listen); err != nil {
+	if err := s.bind(); err != nil {
 		return nil, err
 	}
-	if s.adminPorts, err = bind("admin-listen", o.AdminListen); err != nil {
-		return nil, errors.Join(err, s.listener.Close())
-	}
 	s.api = s.newHTTP(s.handle, o.Limits.Server)
+	s.api.ExpectHandler = s.expected
 	s.admin = s.newHTTP(s.handleAdmin(), o.Limits.Server)
 	return s, nil
+}
+
+// bind takes both ports. Whoever has one of ours often has the other, so both are
+// told of at once.
+func (s *Server) bind() error {
+	var errs [2]error
+	s.listener, errs[0] = bind("listen", s.Listen)
+	s.adminPorts, errs[1] = bind("admin-listen", s.AdminListen)
+	err := errors.Join(errs[:]...)
+	if err == nil {
+		s.listener = stamping(s.listener)
+		return nil
+	}
+	for _, l := range []net.Listener{s.listener, s.adminPorts} {
+		if l != nil {
+			_ = l.Close()
+		}
+	}
+	return err
 }
 
 func bind(name, address string) (net.Listener, error) {
@@ -157,6 +179,7 @@ func (s *Server) AdminAddr() net.Addr { return s.adminPorts.Addr() }
 func (s *Server) newHTTP(handler fasthttp.RequestHandler, l ServerLimits) *fasthttp.Server {
 	return &fasthttp.Server{
 		Handler:      handler,
+		ConnState:    func(c net.Conn, state fasthttp.ConnState) { s.unasked.Note(c, state == fasthttp.StateNew) },
 		ErrorHandler: s.malformed,
 		Logger:       quietLogger{s.Logger.Named("http")},
 		// Bodies are read by the handlers, in pieces and up to the limit: so a
@@ -168,11 +191,10 @@ func (s *Server) newHTTP(handler fasthttp.RequestHandler, l ServerLimits) *fasth
 		ReadTimeout:                  l.Read.Duration(),
 		WriteTimeout:                 writeTimeout,
 		IdleTimeout:                  l.Idle.Duration(),
-		// The handler refuses connections over the limit in words; this is the
-		// wall behind it.
-		Concurrency:           l.Connections + spareConnections,
-		NoDefaultServerHeader: true,
-		NoDefaultContentType:  true,
+		Concurrency:                  l.Connections + 2*spareConnections, // the wall is before that
+		NoDefaultServerHeader:        true,
+		NoDefaultContentType:         true,
+		SecureErrorLogMessage:        true, // errors are told: without the request in them
 	}
 }
 
@@ -180,14 +202,14 @@ const (
 	prefetch         = 64 << 10 // of a body, read before the handler is called
 	maxHeaders       = 16 << 10
 	writeTimeout     = 30 * time.Second // for an answer, or for one piece of a stream
-	spareConnections = 256
+	spareConnections = 256              // over the limit, which are refused by the handler
 )
 
 // errDrained ends the runs that outlived the drain.
 var errDrained = errors.New("the sidecar shut down before the run had ended")
 
 // Run serves until ctx ends, then drains: not ready, no new runs, the runs in
-// flight finish until the Drain deadline, and all is closed.
+// flight finish until the Drain deadline or Hurry, and all is closed.
 func (s *Server) Run(ctx context.Context) error {
 	failed := make(chan error, 2)
 	var serving sync.WaitGroup
@@ -198,8 +220,8 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	watchCtx, stopWatch := context.WithCancel(context.Background())
 	serving.Go(func() { s.gone.run(watchCtx) })
-	serving.Go(func() { serve("API", s.api, s.listener) })
-	serving.Go(func() { serve("admin", s.admin, s.adminPorts) })
+	serving.Go(func() { serve("API", s.api, s.behindWall(s.listener, s.api)) })
+	serving.Go(func() { serve("admin", s.admin, s.behindWall(s.adminPorts, s.admin)) })
 	s.Logger.Info("serving", "address", s.Addr().String(), "admin_address", s.AdminAddr().String())
 
 	var err error
@@ -218,12 +240,17 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) drain() {
 	idle := s.gate.close()
 	s.Logger.Info("draining", "in_flight", s.gate.inFlight(), "deadline", s.Drain.String())
+	if n := s.gate.inFlight(); n > 0 && s.Hurry != nil {
+		s.Logger.Warn("waiting for runs; a second signal ends them", "in_flight", n, "deadline", s.Drain.String())
+	}
 	deadline := time.NewTimer(s.Drain)
 	defer deadline.Stop()
 	select {
 	case <-idle:
 	case <-deadline.C:
 		s.Logger.Warn("ending runs at the drain deadline", "in_flight", s.gate.inFlight())
+	case <-s.Hurry:
+		s.Logger.Warn("ending runs before the drain deadline, as told", "in_flight", s.gate.inFlight())
 	}
 	s.stop(errDrained)
 	landed := make(chan struct{})
@@ -244,6 +271,7 @@ func (s *Server) drain() {
 func (s *Server) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
+	defer s.unasked.CloseSoon()()
 	var errs [2]error
 	var both sync.WaitGroup
 	both.Go(func() { errs[0] = s.api.ShutdownWithContext(ctx) })

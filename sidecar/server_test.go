@@ -37,6 +37,10 @@ func TestNew(t *testing.T) {
 	f(func(o *Options) { o.Listen = taken.Addr().String() }, "--listen 127.0.0.1:")
 	f(func(o *Options) { o.Listen = taken.Addr().String() }, "take a port that is free, such as --listen 127.0.0.1:")
 	f(func(o *Options) { o.AdminListen = taken.Addr().String() }, "such as --admin-listen 127.0.0.1:")
+	// Both: each is told, so that the next try need not find out.
+	both := func(o *Options) { o.Listen, o.AdminListen = taken.Addr().String(), taken.Addr().String() }
+	f(both, "such as --listen 127.0.0.1:")
+	f(both, "such as --admin-listen 127.0.0.1:")
 	f(func(o *Options) { o.Listen = "nowhere" }, "--listen nowhere")
 	// Limits that cannot be.
 	f(func(o *Options) { o.Limits = Limits{} }, "request.code_bytes must be more than 0")
@@ -115,9 +119,9 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// Runs that outlive the drain are ended, and their callers told.
-func TestDrainDeadline(t *testing.T) {
-	s := start(t, forever, func(o *Options) { o.Drain = 50 * time.Millisecond })
+// inFlight sends a run, and returns when it is in flight.
+func (s *testServer) inFlight(t *testing.T) <-chan reply {
+	t.Helper()
 	running := make(chan reply, 1)
 	go func() {
 		r, err := try(client(t), "POST", s.url+"/run_python", strings.NewReader(`{"code":"x"}`), "Content-Type", "application/json")
@@ -127,11 +131,53 @@ func TestDrainDeadline(t *testing.T) {
 		running <- r
 	}()
 	eventually(t, "a run in flight", func() bool { return s.gate.inFlight() == 1 })
+	return running
+}
+
+// Connections that never sent a request hold nothing up.
+func TestSilentConnections(t *testing.T) {
+	s := start(t, echo)
+	for _, a := range []net.Addr{s.Addr(), s.AdminAddr()} {
+		c, err := net.Dial("tcp", a.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	eventually(t, "both open", func() bool {
+		return s.api.GetOpenConnectionsCount() == 1 && s.Server.admin.GetOpenConnectionsCount() == 1
+	})
+	if err := s.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Runs that outlive the drain are ended, and their callers told.
+func TestDrainDeadline(t *testing.T) {
+	s := start(t, forever, func(o *Options) { o.Drain = 50 * time.Millisecond })
+	running := s.inFlight(t)
 	if err := s.stop(); err != nil {
 		t.Error(err)
 	}
 	if e := (<-running).error(t); e.Code != api.NoCapacity || e.Executed != api.Maybe {
 		t.Error(e)
+	}
+}
+
+// Who is told to hurry does not wait for the drain's deadline.
+func TestDrainInAHurry(t *testing.T) {
+	hurry := make(chan struct{})
+	s := start(t, forever, func(o *Options) { o.Drain, o.Hurry = time.Hour, hurry })
+	running := s.inFlight(t)
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.stop() }()
+	eventually(t, "draining", s.gate.closed)
+	close(hurry)
+	if e := (<-running).error(t); e.Code != api.NoCapacity || e.Executed != api.Maybe || !strings.Contains(e.Message, "shut down before the run had ended") {
+		t.Error(e)
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
 	}
 }
 
@@ -156,6 +202,17 @@ func TestMalformed(t *testing.T) {
 		}
 	}
 	f("what?\r\n\r\n", 400, "not well-formed")
+	f("GET / HTTP/x\r\nHost: localhost\r\n\r\n", 400, `unsupported http version "HTTP/x"`)
+	f("G(T / HTTP/1.1\r\nHost: localhost\r\n\r\n", 400, "unsupported http request method")
+	f("GET /a b HTTP/1.1\r\nHost: localhost\r\n\r\n", 400, "not well-formed")
+	f("GET http://[ HTTP/1.1\r\nHost: localhost\r\n\r\n", 400, "not well-formed")
+	f("POST /run_python HTTP/1.1\r\nHost: localhost\r\nA : b\r\n\r\n", 400, "invalid header key")
+	f("POST /run_python HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n", 400, "not well-formed")
+	f("POST /run_python HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n1", 400, "duplicate content-length")
+	f("POST /run_python HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip\r\n\r\n", 400, "transfer-encoding")
+	f("GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n", 400, "too many host headers")
+	// A method that nothing here has.
+	f("BREW /run_python HTTP/1.1\r\nHost: localhost\r\n\r\n", 405, "POST, not with BREW")
 	f("GET / HTTP/1.1\r\nHost: localhost\r\nA: "+strings.Repeat("x", 20_000)+"\r\n\r\n", 413, "16384")
 	// A request that dribbles in is given up (slow loris).
 	f("POST /run_python HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", 400, "did not arrive within 0.3 s")
@@ -167,6 +224,29 @@ func TestMalformed(t *testing.T) {
 	dial(t, s)
 	eventually(t, "both are open", func() bool { return s.api.GetOpenConnectionsCount() == 2 })
 	f("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", 429, "more than 2 connections")
+}
+
+// Connections far over the limit are refused in JSON as well.
+func TestWall(t *testing.T) {
+	s := start(t, echo, func(o *Options) { o.Limits.Server.Connections = 2 })
+	full := 2 + spareConnections
+	for range full {
+		dial(t, s)
+	}
+	eventually(t, "all are open", func() bool { return int(s.api.GetOpenConnectionsCount()) == full })
+	c := dial(t, s)
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := reply{res.StatusCode, res.Header, string(b)}.error(t)
+	if e.Code != api.Busy || e.Executed != api.No || res.Header.Get("Retry-After") != "1" || res.Header.Get("Content-Type") != "application/json" {
+		t.Errorf("got %+v %v", e, res.Header)
+	}
 }
 
 // A server that is told to stop before it serves still stops.

@@ -7,7 +7,6 @@ import (
 	"hash/maphash"
 	"io"
 	"net"
-	"strings"
 	"sync"
 	"time"
 
@@ -32,20 +31,6 @@ const (
 	// run that neither writes nor ends for that long has begun its stream.
 	maxPrelude = time.Second
 )
-
-// accepted picks the first media type we can answer with.
-func accepted(header string) events {
-	for part := range strings.SplitSeq(header, ",") {
-		media, _, _ := strings.Cut(part, ";")
-		switch media = strings.ToLower(strings.TrimSpace(media)); media {
-		case string(sse), string(ndjson):
-			return events(media)
-		case "application/json", "application/*", "*/*":
-			return noEvents
-		}
-	}
-	return noEvents
-}
 
 // stream is the body of an answer told in events. The run writes to it with
 // push; the connection's goroutine reads it, and waits where it is empty.
@@ -208,9 +193,14 @@ func (s *stream) end(a answer) {
 		*wire.Result
 		StdoutReplaces bool `json:"stdout_replaces,omitempty"`
 		StderrReplaces bool `json:"stderr_replaces,omitempty"`
+		StdoutStreamed bool `json:"stdout_streamed,omitempty"`
+		StderrStreamed bool `json:"stderr_streamed,omitempty"`
 	}{Event: "end", Result: &r}
 	r.Stdout, end.StdoutReplaces = s.sent[0].rest(r.Stdout)
 	r.Stderr, end.StderrReplaces = s.sent[1].rest(r.Stderr)
+	// More is streamed of a long output than is kept of it, to its very end.
+	end.StdoutStreamed = end.StdoutReplaces && r.StdoutTruncated && !s.sent[0].cut
+	end.StderrStreamed = end.StderrReplaces && r.StderrTruncated && !s.sent[1].cut
 	s.tell("end", end)
 }
 

@@ -21,6 +21,8 @@ type event struct {
 	Stdout, Stderr string
 	StdoutReplaces bool `json:"stdout_replaces"`
 	StderrReplaces bool `json:"stderr_replaces"`
+	StdoutStreamed bool `json:"stdout_streamed"`
+	StderrStreamed bool `json:"stderr_streamed"`
 	Outcome        wire.Outcome
 	Files          *[]wire.File
 	Error          *api.Error
@@ -129,7 +131,8 @@ func TestStreamOfWhatWasNotKept(t *testing.T) {
 	_, next := listen(t, s, ndjson)
 	next()
 	next()
-	if e := next(); e.Stdout != "abc…f" || !e.StdoutReplaces || e.Stderr != "ab" || !e.StderrReplaces {
+	// Only what is past the limit was streamed to its end: who has shown it has shown all.
+	if e := next(); e.Stdout != "abc…f" || !e.StdoutReplaces || !e.StdoutStreamed || e.Stderr != "ab" || !e.StderrReplaces || e.StderrStreamed {
 		t.Errorf("%+v", e)
 	}
 }
@@ -209,20 +212,43 @@ func TestSlowReader(t *testing.T) {
 }
 
 func TestAccepted(t *testing.T) {
-	f := func(header string, want events) {
+	f := func(want events, headers ...string) {
 		t.Helper()
-		if got := accepted(header); got != want {
-			t.Errorf("%q: got %q, want %q", header, got, want)
+		var all [][]byte
+		for _, h := range headers {
+			all = append(all, []byte(h))
+		}
+		if got := accepted(all); got != want {
+			t.Errorf("%q: got %q, want %q", headers, got, want)
 		}
 	}
-	// None, anything, JSON.
-	f("", noEvents)
-	f("*/*", noEvents)
-	f("application/json", noEvents)
-	// The first we know counts.
-	f("text/event-stream", sse)
-	f("Application/X-NDJSON; q=1", ndjson)
-	f("text/html, text/event-stream;q=0.9, application/json", sse)
-	f("application/json, text/event-stream", noEvents)
-	f("text/html", noEvents)
+	// None, anything, JSON, what there is not.
+	f(noEvents)
+	f(noEvents, "")
+	f(noEvents, "*/*")
+	f(noEvents, "text/*")
+	f(noEvents, "application/json")
+	f(noEvents, "text/html")
+	// Of equals, the first.
+	f(sse, "text/event-stream")
+	f(sse, "text/html, text/event-stream, application/json")
+	f(noEvents, "application/json, text/event-stream")
+	f(ndjson, "application/x-ndjson, text/event-stream, */*")
+	f(sse, "text/event-stream", "application/x-ndjson")
+	// What is wanted more.
+	f(ndjson, "Application/X-NDJSON; q=1")
+	f(noEvents, "text/event-stream;q=0.9, application/json")
+	f(sse, "application/json;q=0.5, text/event-stream;q=0.8, application/x-ndjson;q=0.7")
+	f(ndjson, "text/event-stream;q=0.2", "application/x-ndjson;Q=0.3")
+	f(sse, "*/*;q=0.1, text/event-stream; charset=utf-8; q=0.2")
+	// The closest word counts.
+	f(sse, "*/*, application/json;q=0.1, text/event-stream;q=0.5")
+	f(noEvents, "application/*;q=0.1, text/event-stream;q=0.5, application/json")
+	// Not wanted, and what is no weight.
+	f(noEvents, "text/event-stream;q=0")
+	f(noEvents, "text/event-stream;q=0, */*")
+	f(ndjson, "text/event-stream;q=0.000, application/x-ndjson;q=0.001")
+	f(noEvents, "text/event-stream;q=2")
+	f(noEvents, "text/event-stream;q=NaN")
+	f(noEvents, "text/event-stream;q=")
 }

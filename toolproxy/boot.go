@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,9 @@ const (
 	maxPaths   = 512
 	maxPath    = 4096
 	maxTools   = 2000
+	maxFrames  = 200     // frameworks
+	maxReady   = 1 << 20 // bytes of what each copy is told
+	maxKept    = 8 << 20 // bytes in memory
 	maxEnv     = 2000
 	maxEnvSize = 64 << 10 // bytes of all values that cross
 	maxDepth   = 256      // of the JSON: more than any typed value needs
@@ -39,10 +43,11 @@ type bootRecord struct {
 		Path string `json:"path"`
 		Name string `json:"name"`
 	} `json:"main"`
-	Cwd     string   `json:"cwd"`
-	Argv0   string   `json:"argv0"`
-	SysPath []string `json:"sys_path"`
-	Env     struct {
+	Container string   `json:"container"`
+	Cwd       string   `json:"cwd"`
+	Argv0     string   `json:"argv0"`
+	SysPath   []string `json:"sys_path"`
+	Env       struct {
 		Values map[string]string          `json:"values"`
 		Names  map[string]json.RawMessage `json:"names"`
 	} `json:"env"`
@@ -74,6 +79,8 @@ type Tool struct {
 	// Audited is how many calls ran in the agent that enforce mode would have
 	// run in a sandbox or refused.
 	Audited int64 `json:"audited,omitempty"`
+	// Target is what a call would send, where that is known. It is not kept here.
+	Target json.RawMessage `json:"target,omitempty"`
 }
 
 // key tells the tools of one program apart.
@@ -90,14 +97,22 @@ type boot struct {
 	// ready is what of the record a copy needs; it tells two processes of one
 	// program apart, since the program's files may have changed between them.
 	ready json.RawMessage
+	ahead []foreseen
 	heard time.Time
+	size  int // bytes in memory, about
 }
 
 var (
 	idFormat   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 	flagFormat = regexp.MustCompile(`^(-O{1,2}|-X(utf8|dev)(=[A-Za-z0-9]{1,16})?)$`)
-	nameFormat = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.()\-]{0,255}$`)
+	// containerFormat is a label of DNS, as Kubernetes names containers.
+	containerFormat = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	nameFormat      = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.()\-]{0,255}$`)
 )
+
+// ours begins the names of variables for the hook, a token among them; they
+// never cross.
+const ours = "CODE_SANDBOX_"
 
 // hardened are variables that change what an interpreter is; they never cross.
 var hardened = map[string]bool{
@@ -115,7 +130,10 @@ func readBoot(body []byte) (*boot, error) {
 		return nil, err
 	}
 	if len(r.Tools) > maxTools {
-		r.Tools = r.Tools[:maxTools]
+		r.Tools = slices.Clone(r.Tools[:maxTools]) // the others would stay in memory behind them
+	}
+	if len(r.Frameworks) > maxFrames {
+		r.Frameworks = slices.Clone(r.Frameworks[:maxFrames])
 	}
 	for i := range r.Tools {
 		r.Tools[i].Audited = min(max(r.Tools[i].Audited, 0), maxAudited)
@@ -126,7 +144,11 @@ func readBoot(body []byte) (*boot, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &boot{record: r, ready: ready, heard: time.Now()}, nil
+	b := &boot{ahead: r.foreseen(), record: r, ready: ready, heard: time.Now()}
+	if b.size = r.size() + len(ready); len(ready) > maxReady || b.size > maxKept {
+		return nil, tooLarge("the boot record has %d bytes in memory, %d of them for copies; the limits are %d and %d", b.size, len(ready), maxKept, maxReady)
+	}
+	return b, nil
 }
 
 func (r *bootRecord) validate() error {
@@ -135,6 +157,9 @@ func (r *bootRecord) validate() error {
 	}
 	if err := plainPath("python.executable", r.Python.Executable); err != nil {
 		return err
+	}
+	if r.Container != "" && !containerFormat.MatchString(r.Container) {
+		return fmt.Errorf("container is %q, which is no name of a container", clip(r.Container))
 	}
 	for _, flag := range r.Python.Flags {
 		if len(r.Python.Flags) > 8 || !flagFormat.MatchString(flag) {
@@ -153,7 +178,7 @@ func (r *bootRecord) validateEnv() error {
 	}
 	size := 0
 	for name, value := range r.Env.Values {
-		if hardened[name] || !nameFormat.MatchString(name) {
+		if hardened[name] || strings.HasPrefix(name, ours) || !nameFormat.MatchString(name) {
 			delete(r.Env.Values, name)
 			continue
 		}
@@ -178,7 +203,7 @@ func plainPath(what, p string) error {
 func (b *boot) copy(target json.RawMessage) *wire.Copy {
 	r := &b.record
 	c := &wire.Copy{
-		Python: r.Python.Executable, Flags: append([]string{}, r.Python.Flags...), Env: r.Env.Values,
+		Container: r.Container, Python: r.Python.Executable, Flags: append([]string{}, r.Python.Flags...), Env: r.Env.Values,
 		Boot: b.ready, Target: target, Prefixes: paths(r.Python.Prefix, r.Python.BasePrefix),
 	}
 	c.Program = paths(append([]string{filepath.Dir(r.Main.Path), r.Cwd}, r.SysPath...)...)

@@ -86,9 +86,10 @@ func (p *Proxy) prepare(body []byte) (*prepared, *api.Error) {
 	if b == nil {
 		return nil, api.Errorf(api.NotFound, "no process has said hello with this boot id")
 	}
-	timeout := p.opts.Policy.timeout(r.Timeout)
+	policy := p.policy()
+	timeout := policy.timeout(r.Timeout)
 	limits := p.opts.Limits
-	limits.MaxSeconds = p.opts.Policy.MaxTimeout.Seconds()
+	limits.MaxSeconds = policy.MaxTimeout.Seconds()
 	call, err := json.Marshal(frame{"call", target, append([]json.RawMessage{}, r.Args...), kwargs(r.Kwargs), r.Stream, limits})
 	if err != nil {
 		return nil, api.Errorf(api.BadRequest, "cannot read the call: %w", err)

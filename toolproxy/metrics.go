@@ -15,6 +15,8 @@ import (
 var reasons = []string{
 	"made_at_run_time", "import_failed", "import_timeout", "import_memory", "code_mismatch", "state", "argument", "result_type",
 	"result_too_large", "folder_too_large", "folder_private", "interpreter_place", "no_hook", "no_isolation", "no_egress", "bad_frame",
+	// Of copies on a cluster.
+	"container", "image_digest", "policy_conflict", "copy_mutated", "no_copies", "interpreter_missing", "code_on_volume", "image_volume",
 }
 
 type metrics struct {
@@ -22,6 +24,7 @@ type metrics struct {
 	seconds  *prometheus.HistogramVec
 	refusals *prometheus.CounterVec
 	boots    prometheus.Counter
+	heard    prometheus.Gauge
 	audited  *prometheus.CounterVec
 }
 
@@ -53,11 +56,15 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 			Help: "Agent processes that said hello.",
 		}),
 	}
+	m.heard = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "code_sandbox_tool_hook_heard",
+		Help: "1 once a process has said hello: its interpreter has loaded the hook, and it has registered a tool. 0 before.",
+	})
 	m.audited = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "code_sandbox_tool_audited_calls_total",
 		Help: "Tool calls that ran in agents in audit mode, by what enforce mode would have made of them.",
 	}, []string{"decision"})
-	for _, c := range []prometheus.Collector{m.calls, m.seconds, m.refusals, m.boots, m.audited} {
+	for _, c := range []prometheus.Collector{m.calls, m.seconds, m.refusals, m.boots, m.heard, m.audited} {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("cannot register the metrics of tool calls: %w", err)
 		}

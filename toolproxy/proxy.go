@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -29,11 +30,23 @@ type Runner interface {
 // Options is all that a Proxy needs. A number that is zero has the default
 // named with it.
 type Options struct {
-	Runner   Runner
-	Policy   Policy
+	Runner Runner
+	Policy Policy
+	// Door is asked before each request. Nil lets everybody in who reaches the
+	// port: for a pod, whose network is its own.
+	Door     Door
 	Limits   Limits // DefaultLimits when zero
 	MaxBoots int    // processes that are remembered; 256
-	MaxCalls int    // calls in flight, those that wait included; MaxCalls
+	// MaxBootBytes is what their records may have in memory together; 64 MiB.
+	// Beyond either, those that were not used for longest are forgotten.
+	MaxBootBytes int
+	MaxCalls     int // calls in flight, those that wait included; MaxCalls
+	// Ahead is told of copies that calls will be asked for soon, and returns at
+	// once. Nil lets the first call of each function wait for its copy.
+	Ahead func(*wire.Copy)
+	// Longest is what a call may take at this moment, where that is learnt later
+	// than at start; at most Policy.MaxTimeout. Nil is Policy.MaxTimeout.
+	Longest  func() time.Duration
 	Logger   hclog.Logger
 	Registry prometheus.Registerer
 }
@@ -47,6 +60,7 @@ type Proxy struct {
 
 	mu    sync.Mutex
 	boots *simplelru.LRU[string, *boot]
+	held  int // bytes of boots
 	usage usage
 }
 
@@ -64,12 +78,15 @@ func New(o Options) (*Proxy, error) {
 	if o.MaxBoots == 0 {
 		o.MaxBoots = 256
 	}
+	if o.MaxBootBytes == 0 {
+		o.MaxBootBytes = 64 << 20
+	}
 	if o.MaxCalls == 0 {
 		o.MaxCalls = MaxCalls
 	}
 	p := &Proxy{opts: o, log: o.Logger, usage: usage{}}
 	var err error
-	if p.boots, err = simplelru.NewLRU[string, *boot](o.MaxBoots, nil); err != nil {
+	if p.boots, err = simplelru.NewLRU(o.MaxBoots, func(_ string, b *boot) { p.held -= b.size }); err != nil {
 		return nil, fmt.Errorf("cannot make a tool proxy: %w", err)
 	}
 	if p.metrics, err = newMetrics(o.Registry); err != nil {
@@ -83,7 +100,7 @@ func New(o Options) (*Proxy, error) {
 type Path struct {
 	Path, Method string
 	BodyBytes    int
-	Serve        func(ctx context.Context, rc *fasthttp.RequestCtx, body []byte) (func(*bufio.Writer), *api.Error)
+	Serve        serveFunc
 }
 
 // envelope is what a call's body may have beside its arguments.
@@ -92,9 +109,9 @@ const envelope = 256 << 10
 // Paths is all that a Proxy serves.
 func (p *Proxy) Paths() []Path {
 	return []Path{
-		{"/v1/tools/hello", http.MethodPost, maxBoot, p.hello},
-		{"/v1/tools/call", http.MethodPost, p.opts.Limits.ArgsBytes + envelope, p.call},
-		{"/v1/tools", http.MethodGet, 0, p.list},
+		{"/v1/tools/hello", http.MethodPost, maxBoot, p.behind(p.hello)},
+		{"/v1/tools/call", http.MethodPost, p.opts.Limits.ArgsBytes + envelope, p.behind(p.call)},
+		{"/v1/tools", http.MethodGet, 0, p.behind(p.list)},
 	}
 }
 
@@ -102,15 +119,21 @@ func (p *Proxy) Paths() []Path {
 func (p *Proxy) hello(_ context.Context, rc *fasthttp.RequestCtx, body []byte) (func(*bufio.Writer), *api.Error) {
 	b, err := readBoot(body)
 	if err != nil {
-		return nil, api.Errorf(api.BadRequest, "cannot take the boot record: %w", err)
+		code := api.BadRequest
+		if errors.Is(err, errTooLarge) {
+			code = api.TooLarge
+		}
+		return nil, api.Errorf(code, "cannot take the boot record: %w", err)
 	}
+	p.ahead(b)
 	p.mu.Lock()
 	earlier, again := p.boots.Peek(b.record.ID)
-	p.boots.Add(b.record.ID, b)
+	p.remember(b)
 	p.audited(earlier, b)
 	p.mu.Unlock()
 	if !again {
 		p.metrics.boots.Inc()
+		p.metrics.heard.Set(1)
 	}
 	for _, f := range b.record.Frameworks {
 		if f.State == "unknown_shape" {
@@ -121,7 +144,42 @@ func (p *Proxy) hello(_ context.Context, rc *fasthttp.RequestCtx, body []byte) (
 		p.log.Warn("a hook failed in its agent", "failure", clip(b.record.Failure))
 	}
 	p.log.Debug("heard of a process", "boot", b.record.ID, "tools", len(b.record.Tools))
-	return nil, answer(rc, p.opts.Policy.welcome(p.opts.Limits))
+	policy := p.policy()
+	return nil, answer(rc, policy.welcome(p.opts.Limits))
+}
+
+// remember keeps a record in place of an earlier one of its process, and forgets
+// others until all fit. The caller holds the lock.
+func (p *Proxy) remember(b *boot) {
+	p.boots.Remove(b.record.ID) // an Add in its place would not tell of the bytes that go
+	p.boots.Add(b.record.ID, b)
+	for p.held += b.size; p.held > p.opts.MaxBootBytes && p.boots.Len() > 1; {
+		p.boots.RemoveOldest()
+	}
+}
+
+// Heard is nil once a process has said hello. Until then the error says what
+// may be the cause, for whoever requires one.
+func (p *Proxy) Heard() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.boots.Len() > 0 {
+		return nil
+	}
+	return errors.New("no process has loaded the tool-call hook and registered a tool: the agent has not started yet, or Python was started " +
+		"with -I, -E or -S, or without the PYTHONPATH that it was given, or its tools belong to no framework that the hook knows")
+}
+
+// policy is the one in force at this moment.
+func (p *Proxy) policy() Policy {
+	now := p.opts.Policy
+	if p.opts.Longest == nil {
+		return now
+	}
+	if longest := p.opts.Longest(); longest > 0 && longest < now.MaxTimeout {
+		now.MaxTimeout, now.Timeout = longest, min(now.Timeout, longest)
+	}
+	return now
 }
 
 func (p *Proxy) boot(id string) *boot {

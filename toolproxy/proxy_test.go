@@ -70,9 +70,9 @@ func serve(t *testing.T, ctx context.Context, p *Proxy, path, body string) (stri
 	return "", nil
 }
 
-const bootJSON = `{"boot_id":"b1","pid":7,"python":{"executable":"/venv/bin/python","prefix":"/venv","base_prefix":"/usr","flags":["-O"]},
+const bootJSON = `{"boot_id":"b1","pid":7,"container":"main","python":{"executable":"/venv/bin/python","prefix":"/venv","base_prefix":"/usr","flags":["-O"]},
 "main":{"kind":"path","path":"/app/main.py","name":""},"cwd":"/app","argv0":"main.py","sys_path":["/app","/venv/lib"],
-"env":{"values":{"LANG":"C","LD_PRELOAD":"/evil.so","PYTHONPATH":"/x"},"names":{"KEY":{"shape":"opaque"}}},
+"env":{"values":{"LANG":"C","CODE_SANDBOX_TOKEN":"t","LD_PRELOAD":"/evil.so","PYTHONPATH":"/x"},"names":{"KEY":{"shape":"opaque"}}},
 "tools":[{"tool":"add","framework":"f","module":"m","qualname":"add","line":1,"decision":"sandboxed"}],
 "frameworks":[{"name":"f","version":"1","state":"patched"}]}`
 
@@ -108,6 +108,8 @@ func TestHello(t *testing.T) {
 	f(`/venv/bin/python`, `python`)
 	f(`"-O"`, `"-c"`)
 	f(`"-O"`, `"-Ximporttime"`)
+	// A container's name that is none.
+	f(`"main"`, `"a/b"`)
 	// No JSON, and JSON that nests too deeply.
 	f(`{`, `[`)
 	f(`"main.py"`, strings.Repeat("[", 300)+strings.Repeat("]", 300))
@@ -129,7 +131,7 @@ func TestCallMakesTheCopy(t *testing.T) {
 	if want := `{"ok":true,"value":5,"stdout":"out","stderr":"","sandbox_id":"sb-1","warm":true,"timing":{"queue_ms":0,"claim_ms":0,"run_ms":0}}`; strings.TrimSpace(answer) != want {
 		t.Errorf("the answer is %s", answer)
 	}
-	if fmt.Sprint(got.Env) != "map[LANG:C]" || got.Python != "/venv/bin/python" || fmt.Sprint(got.Prefixes, got.Program, got.Flags) != "[/venv /usr] [/app /venv/lib /app/main.py] [-O]" {
+	if fmt.Sprint(got.Env) != "map[LANG:C]" || got.Container != "main" || got.Python != "/venv/bin/python" || fmt.Sprint(got.Prefixes, got.Program, got.Flags) != "[/venv /usr] [/app /venv/lib /app/main.py] [-O]" {
 		t.Errorf("the copy is %+v", got)
 	}
 	if string(got.Target) != `{"module":"m","qualname":"add"}` {

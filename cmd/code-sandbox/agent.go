@@ -35,7 +35,7 @@ func runLocalAgent(o localOptions) error {
 	if err := s.tryOne(setup); err != nil {
 		return interrupted(setup, err)
 	}
-	env := withHook(os.Environ(), s.hook, append(o.tools.environment(), "CODE_SANDBOX_URL=http://"+s.sidecar.Addr().String())...)
+	env := withHook(os.Environ(), s.hook, agentEnv(o.tools, s.sidecar.Addr(), o.token)...)
 	code, err := beside(o.agent, env, func(ctx context.Context) error { return s.serve(ctx, func(context.Context) {}) })
 	if err != nil {
 		return err
@@ -44,8 +44,9 @@ func runLocalAgent(o localOptions) error {
 		fmt.Fprintln(os.Stderr, "code-sandbox: no tool of the agent was found, so none ran in a sandbox; "+
 			"a program that calls its functions by hand names them with --tool-functions 'module:*'")
 	}
+	nameUnmatched(os.Stderr, &o.tools, s.proxy.Tools())
 	switch {
-	case o.summary && o.tools.mode == string(toolproxy.Audit):
+	case o.summary && o.tools.Mode == string(toolproxy.Audit):
 		printAudit(os.Stderr, s.proxy.Tools())
 	case o.summary:
 		printSummary(os.Stderr, s.proxy.Tools(), s.proxy.Used())

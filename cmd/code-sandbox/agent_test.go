@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -50,13 +51,13 @@ func TestToolFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := o.tools.policy(o.maxTimeout)
+	p := o.tools.Policy(o.maxTimeout)
 	if p.Mode != toolproxy.Enforce || p.Timeout != 2500*time.Millisecond || !slices.Equal(p.Exclude, []string{"a", "b"}) || p.Context != "inline" {
 		t.Errorf("%+v", p)
 	}
 	want := []string{"CODE_SANDBOX_TOOLS=enforce", "CODE_SANDBOX_TOOLS_EXCLUDE=a,b", "CODE_SANDBOX_TOOLS_CONTEXT=inline",
 		"CODE_SANDBOX_TOOL_ENV_ALLOW=TZ,!KEY", "CODE_SANDBOX_TOOL_TIMEOUT=2.5"}
-	if got := o.tools.environment(); !slices.Equal(got, want) {
+	if got := o.tools.Environment(); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
 	// An agent's service takes any port; another keeps its own.
@@ -66,11 +67,64 @@ func TestToolFlags(t *testing.T) {
 	if o, err = parseLocal(nil); err != nil || o.listen != "127.0.0.1:8900" || o.adminListen != "127.0.0.1:8902" {
 		t.Errorf("%+v %v", o, err)
 	}
-	for _, bad := range [][]string{{"--tools", "maybe"}, {"--tools-context", "x"}, {"--tool-timeout", "0"}, {"--tool-timeout", "1h"}, {"python", "agent.py"}} {
-		if _, err := parseLocal(bad); err == nil {
-			t.Errorf("%q was taken", bad)
+	for _, bad := range [][]string{{"--tools", "maybe"}, {"--tools-context", "x"}, {"--tool-timeout", "0"}, {"--tool-timeout", "1h"}, {"python", "agent.py"},
+		{"--tool-functions", "tools:*"}, {"--tool-functions", "tools.*", "--", "python"}, {"--"}, {"--", ""}} {
+		if _, err := parseLocal(bad); !errors.Is(err, errUsage) {
+			t.Errorf("%q: got %v", bad, err)
 		}
 	}
+}
+
+// Tool calls have a token: the environment's, or a random one beside an agent.
+// The variable is not there for what is started from here.
+func TestToken(t *testing.T) {
+	f := func(given string, ok func(string) bool, args ...string) {
+		t.Helper()
+		t.Setenv("CODE_SANDBOX_TOKEN", given)
+		o, err := parseLocal(args)
+		if _, set := os.LookupEnv("CODE_SANDBOX_TOKEN"); err != nil || !ok(o.token) || set {
+			t.Errorf("%q, %v, %v", o.token, err, set)
+		}
+	}
+	random := map[string]bool{}
+	isNew := func(got string) bool {
+		again := random[got]
+		random[got] = true
+		return !again && toolproxy.CheckToken(got) == nil
+	}
+	f("", isNew, "--", "python")
+	f("", isNew, "--", "python")
+	f("", func(got string) bool { return got == "" })
+	given := "0123456789abcdef"
+	f(given, func(got string) bool { return got == given })
+	f(given, func(got string) bool { return got == given }, "--", "python")
+	for _, bad := range []string{"short", given + "\r\nX: y", given + "é"} {
+		t.Setenv("CODE_SANDBOX_TOKEN", bad)
+		if _, err := parseLocal(nil); err == nil || !strings.Contains(err.Error(), "CODE_SANDBOX_TOKEN") || strings.Contains(err.Error(), bad) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+// A pattern that matched nothing is named, also when others matched.
+func TestUnmatchedIsNamed(t *testing.T) {
+	tools := []toolproxy.Tool{{Framework: "tool-functions", Module: "tools", Qualname: "fetch"}}
+	f := func(mode, want string) {
+		t.Helper()
+		o, err := parseLocal([]string{"--tools", mode, "--tool-functions", "tools:*,toolz:*", "--", "python", "agent.py"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		nameUnmatched(&b, &o.tools, tools)
+		if got := b.String(); !strings.HasPrefix(got, want) || strings.Count(got, "\n") > 1 || want == "" && got != "" {
+			t.Errorf("%s: %q", mode, got)
+		}
+	}
+	f("enforce", "code-sandbox: --tool-functions toolz:* matched nothing")
+	f("audit", "code-sandbox: --tool-functions toolz:* matched nothing")
+	f("off", "")
+
 }
 
 func TestRuntimeFolder(t *testing.T) {

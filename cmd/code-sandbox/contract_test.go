@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"net/http"
@@ -40,7 +41,8 @@ func contractOf(t *testing.T, url string) validator.Validator {
 // What the whole service answers about its limits and on the paths of tool
 // calls is as its own openapi.yaml has it.
 func TestContractOfTheWholeService(t *testing.T) {
-	s := serve(t, "--target", "1", "--max", "7")
+	token := rand.Text()
+	s := serveWith(t, []string{"CODE_SANDBOX_TOKEN=" + token}, "--target", "1", "--max", "7")
 	contract := contractOf(t, s.url)
 	f := func(method, path, body string, status int, want string) {
 		t.Helper()
@@ -49,6 +51,7 @@ func TestContractOfTheWholeService(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Authorization", "Bearer "+token)
 		res, err := http.DefaultClient.Do(req)
 		if err != nil {
 			t.Fatal(err)
@@ -85,4 +88,36 @@ func TestContractOfTheWholeService(t *testing.T) {
 	f("GET", "/v1/tools", "", 200, `"boot_id":"b1"`)
 	f("POST", "/v1/tools/call", `{"id":"1","boot_id":"b1","tool":"add","framework":"raw","target":{"module":"app","qualname":"add","line":1,"ordinal":0,
 		"code":"","bindings":[],"partial":false,"instance":null},"args":[1,2],"kwargs":{},"stream":false}`, 200, `"sandbox_id"`)
+	// Another user of the machine has no token, or guesses.
+	for _, token = range []string{"", "guessed-by-another-user"} {
+		f("POST", "/v1/tools/hello", boot, 401, `"unauthenticated"`)
+		f("GET", "/v1/tools", "", 401, `"unauthenticated"`)
+		f("POST", "/v1/tools/call", `{"id":"1","boot_id":"b1","tool":"add","target":{}}`, 401, `"executed":"no"`)
+	}
+}
+
+// A service that was given no token takes no tool calls, and says how it would.
+func TestToolCallsNeedAToken(t *testing.T) {
+	s := serve(t)
+	f := func(method, path, body string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Authorization", "Bearer ")
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		b, err := io.ReadAll(res.Body)
+		if err != nil || res.StatusCode != http.StatusForbidden || !bytes.Contains(b, []byte(`"executed":"no"`)) || !bytes.Contains(b, []byte("CODE_SANDBOX_TOKEN")) {
+			t.Errorf("%s %s: %d %s, %v", method, path, res.StatusCode, b, err)
+		}
+	}
+	f("GET", "/v1/tools", "")
+	f("POST", "/v1/tools/hello", `{"boot_id":"b1","python":{"executable":"/usr/bin/python3"}}`)
+	f("POST", "/v1/tools/call", `{"id":"1","boot_id":"b1","tool":"add","target":{}}`)
 }

@@ -20,6 +20,7 @@ type driver interface {
 	pool.Driver
 	Isolation() string
 	MemoryBy() string
+	CPUBy() string
 	Close() error
 }
 

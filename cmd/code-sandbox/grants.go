@@ -4,28 +4,10 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strings"
 
 	"github.com/code-sandbox/code-sandbox/pool/egress"
 	"github.com/code-sandbox/code-sandbox/toolproxy"
 )
-
-// grants is a flag of TOOL=HOST[:PORT][,HOST...], which can be repeated.
-type grants []toolproxy.Grant
-
-func (g *grants) Set(text string) error {
-	for word := range strings.FieldsSeq(text) {
-		grant, err := toolproxy.ParseGrant(word)
-		if err != nil {
-			return err
-		}
-		if err := open(grant); err != nil {
-			return err
-		}
-		*g = append(*g, grant)
-	}
-	return nil
-}
 
 // open refuses addresses that no grant opens.
 func open(g toolproxy.Grant) error {
@@ -43,12 +25,4 @@ func open(g toolproxy.Grant) error {
 		}
 	}
 	return nil
-}
-
-func (g *grants) String() string {
-	words := make([]string, 0, len(*g))
-	for _, one := range *g {
-		words = append(words, one.Tool+"="+strings.Join(one.Hosts, ","))
-	}
-	return strings.Join(words, " ")
 }

@@ -4,17 +4,21 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
+	"math"
 	"net"
 	"runtime"
 	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
 
 	"github.com/code-sandbox/code-sandbox/cmd/flags"
+	"github.com/code-sandbox/code-sandbox/cmd/toolflags"
 	"github.com/code-sandbox/code-sandbox/pool"
 	"github.com/code-sandbox/code-sandbox/pool/local"
 	"github.com/code-sandbox/code-sandbox/pool/wire"
+	"github.com/code-sandbox/code-sandbox/sidecar/request"
 )
 
 // readyBound is how long the first sandbox may take: imports, mostly.
@@ -23,6 +27,9 @@ const readyBound = 2 * time.Minute
 // maxTemplates is how many kinds of sandboxes are kept warm: run_python's, and
 // one for each tool of each agent process.
 const maxTemplates = 128
+
+// minTimeout is the shortest timeout that a run can have.
+const minTimeout = time.Duration(request.MinTimeout * float64(time.Second))
 
 // localOptions are the flags of "code-sandbox local".
 type localOptions struct {
@@ -40,9 +47,11 @@ type localOptions struct {
 	timeout, maxTimeout time.Duration
 	drain               time.Duration
 	logLevel            string
-	tools               toolOptions
+	tools               toolflags.Options
 	summary             bool
-	agent               []string // what to run beside the service
+	token               string          // no flag, since everybody can read a command line: what tool calls must show
+	agent               []string        // what to run beside the service
+	hurry               <-chan struct{} // no flag: closed when drain is to end at once
 }
 
 func parseLocal(args []string) (localOptions, error) {
@@ -67,10 +76,11 @@ func parseLocal(args []string) (localOptions, error) {
 	o.timeout, o.maxTimeout, o.drain = 30*time.Second, limits.MaxRun, 30*time.Second
 	fs.Var((*flags.Duration)(&o.timeout), "timeout", "a run's timeout when it names none; a `time` like 30s, or seconds")
 	fs.Var((*flags.Duration)(&o.maxTimeout), "max-timeout", "the longest timeout a run may ask for; a `time` like 5m, or seconds")
-	fs.Var((*flags.Duration)(&o.drain), "drain", "what runs in flight get to end when the service stops; a `time` like 30s, or seconds")
+	fs.Var((*flags.Duration)(&o.drain), "drain", "what runs in flight get to end when the service stops, unless a second signal ends them at once; a `time` like 30s, or seconds")
 	fs.StringVar(&o.logLevel, "log-level", "warn", "log at this level: debug, info, warn or error")
 	fs.BoolVar(&o.summary, "summary", false, "with an agent: print at its end which tools ran where")
-	o.tools.flags(fs)
+	o.tools.Open = open
+	o.tools.Flags(fs)
 	args, o.agent = splitAgent(args)
 	fs.Usage = func() {
 		_, _ = fmt.Fprint(fs.Output(), "code-sandbox local [flags] [-- AGENT ...]\n\n")
@@ -83,6 +93,9 @@ func parseLocal(args []string) (localOptions, error) {
 		return o, fmt.Errorf("%w: %q is not a flag of code-sandbox local; an agent's command goes after --", errUsage, fs.Arg(0))
 	}
 	o.places()
+	if err := o.takeToken(); err != nil {
+		return o, err
+	}
 	return o, o.validate()
 }
 
@@ -99,6 +112,8 @@ func (o *localOptions) places() {
 
 func (o *localOptions) validate() error {
 	switch {
+	case o.agent != nil && (len(o.agent) == 0 || o.agent[0] == ""):
+		return fmt.Errorf("%w: after -- comes an agent's command, and it is empty: name one, as in code-sandbox local -- python agent.py, or leave -- out", errUsage)
 	case o.dns != "relay" && o.dns != "none":
 		return fmt.Errorf("%w: --dns is %q; it can be relay or none", errUsage, o.dns)
 	case o.isolation != local.Namespaces && o.isolation != local.BareIsolation:
@@ -107,23 +122,28 @@ func (o *localOptions) validate() error {
 		return fmt.Errorf("%w: --max is %d; it must be at least 1", errUsage, o.max)
 	case o.summary && len(o.agent) == 0:
 		return fmt.Errorf("%w: --summary is for an agent, and there is none: its command goes after --", errUsage)
+	case o.tools.ByHand() && len(o.agent) == 0:
+		return fmt.Errorf("%w: --tool-functions is for an agent, and there is none: its command goes after --", errUsage)
 	case len(o.hosts) == 0 && !loopback(o.listen):
 		return fmt.Errorf("%w: --listen is %s, which other machines can reach: whoever reaches it can run programs here. "+
 			"If you want that, set --hosts to the names it is asked for by, such as --hosts box.internal:8900", errUsage, o.listen)
 	case o.target < 1 || o.target > o.max:
 		return fmt.Errorf("%w: --target is %d; it can be 1 to --max, which is %d", errUsage, o.target, o.max)
-	case o.timeout <= 0 || o.timeout > o.maxTimeout:
-		return fmt.Errorf("%w: --timeout is %s; it can be up to --max-timeout, which is %s", errUsage, o.timeout, o.maxTimeout)
+	case o.timeout < minTimeout || o.timeout > max(o.maxTimeout, minTimeout):
+		return fmt.Errorf("%w: --timeout is %s; it can be %s to --max-timeout, which is %s", errUsage, o.timeout, minTimeout, o.maxTimeout)
 	case o.drain < 0:
 		return fmt.Errorf("%w: --drain is %s; it cannot be negative", errUsage, o.drain)
 	case hclog.LevelFromString(o.logLevel) == hclog.NoLevel:
 		return fmt.Errorf("%w: --log-level is %q; it can be debug, info, warn or error", errUsage, o.logLevel)
 	}
-	policy := o.tools.policy(o.maxTimeout)
+	if err := o.validateLimits(); err != nil {
+		return err
+	}
+	policy := o.tools.Policy(o.maxTimeout)
 	if err := policy.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
-	return o.validateLimits()
+	return nil
 }
 
 // loopback says whether only this machine can reach an address to listen on.
@@ -154,7 +174,43 @@ func (o *localOptions) validateLimits() error {
 			return fmt.Errorf("%w: --%s: %w%s", errUsage, limit.flag, err, limit.hint)
 		}
 	}
+	return o.validateMemory(machineMemory())
+}
+
+// validateMemory refuses what this machine cannot give: such a limit would stop
+// nothing. A sandbox's disk is memory. The defaults are for machines of any size.
+func (o *localOptions) validateMemory(machine int64) error {
+	usual := wire.DefaultLimits()
+	for _, limit := range []struct {
+		flag  string
+		value flags.Size
+		usual int64
+	}{{"memory", o.memory, usual.MemoryBytes}, {"disk", o.disk, usual.DiskBytes}} {
+		if int64(limit.value) > max(machine, limit.usual) {
+			return fmt.Errorf("%w: --%s is %s, and this machine has %d MiB of memory: it can be that much at most, and should be a part of it",
+				errUsage, limit.flag, limit.value.String(), machine>>20)
+		}
+	}
 	return nil
+}
+
+func machineMemory() int64 {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return math.MaxInt64 // it never fails, and no limit is wrong for it
+	}
+	return int64(info.Totalram) * int64(info.Unit)
+}
+
+// remarks are what to know of the addresses that others can reach.
+func (o *localOptions) remarks() (all []string) {
+	if !loopback(o.listen) {
+		all = append(all, fmt.Sprintf("--listen is %s, which other machines can reach: whoever reaches it and asks for a host of --hosts can run programs here, without a password", o.listen))
+	}
+	if !loopback(o.adminListen) {
+		all = append(all, fmt.Sprintf("--admin-listen is %s, which other machines can reach: whoever reaches it can read metrics, health and readiness, without a password; of programs there is nothing in them", o.adminListen))
+	}
+	return all
 }
 
 func (o *localOptions) limits() wire.Limits {

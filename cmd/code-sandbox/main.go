@@ -22,6 +22,8 @@ const usage = `code-sandbox runs code that an AI agent wrote, each piece in a lo
 
 "code-sandbox COMMAND -h" lists the flags of a command. Each flag can be set by
 an environment variable too: --admin-listen by CODE_SANDBOX_ADMIN_LISTEN.
+Tool calls of agents that "local" did not start itself need a token of yours in
+CODE_SANDBOX_TOKEN, in its environment and in theirs.
 `
 
 // errUsage marks a mistake in how the program was called: exit code 2.
@@ -62,7 +64,9 @@ func command(args []string) error {
 		if len(opts.agent) > 0 {
 			return runLocalAgent(opts)
 		}
-		return runLocal(program.UntilSignal(), opts)
+		ctx, hurry := program.UntilSignals()
+		opts.hurry = hurry
+		return runLocal(ctx, opts)
 	case "tools":
 		opts, err := parseTools(args[1:])
 		if err != nil {
@@ -75,7 +79,7 @@ func command(args []string) error {
 			return err
 		}
 		return run(program.UntilSignal(), opts)
-	case "version":
+	case "version", "--version":
 		fmt.Println("code-sandbox", version.Of())
 		return nil
 	case "help", "-h", "--help":

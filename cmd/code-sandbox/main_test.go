@@ -85,15 +85,22 @@ type localService struct {
 	done   chan struct{} // closed when it has ended
 }
 
-var readyLine = regexp.MustCompile(`^Code Sandbox is ready on (http://\S+) after [0-9.]+ s: Python 3\.[0-9.]+\S*, isolation (\w+), memory held by \w+\.$`)
+var readyLine = regexp.MustCompile(`^Code Sandbox is ready on (http://\S+) after [0-9.]+ s: Python 3\.[0-9.]+\S*, isolation (\w+), memory held by \w+, processors shared by (cgroup|niceness)\.$`)
 
 // serve starts one and waits until it says that it is ready. It is ended with
 // the test at the latest.
 func serve(t *testing.T, args ...string) *localService {
 	t.Helper()
+	return serveWith(t, nil, args...)
+}
+
+// serveWith starts one with more in its environment.
+func serveWith(t *testing.T, env []string, args ...string) *localService {
+	t.Helper()
 	args = append([]string{"local", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--python", testPython, "--preload", "none", "--target", "2"}, args...)
 	s := &localService{T: t, cmd: binaryCommand(context.Background(), args...), stderr: new(syncBuffer), done: make(chan struct{})}
 	s.cmd.Stderr = s.stderr
+	s.cmd.Env = append(s.cmd.Env, env...)
 	stdout, err := s.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

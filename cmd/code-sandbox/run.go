@@ -106,6 +106,8 @@ type answer struct {
 	wire.Result
 	StdoutReplaces bool `json:"stdout_replaces"`
 	StderrReplaces bool `json:"stderr_replaces"`
+	StdoutStreamed bool `json:"stdout_streamed"`
+	StderrStreamed bool `json:"stderr_streamed"`
 }
 
 // output writes what a program writes to our outputs, as it comes.
@@ -179,10 +181,13 @@ func (o *output) finish(a *answer) error {
 		return enc.Encode(a.Result)
 	}
 	for _, rest := range []struct {
-		to       wire.Stream
-		text     string
-		replaces bool
-	}{{wire.Stdout, a.Stdout, a.StdoutReplaces}, {wire.Stderr, a.Stderr, a.StderrReplaces}} {
+		to                 wire.Stream
+		text               string
+		replaces, streamed bool
+	}{{wire.Stdout, a.Stdout, a.StdoutReplaces, a.StdoutStreamed}, {wire.Stderr, a.Stderr, a.StderrReplaces, a.StderrStreamed}} {
+		if rest.streamed {
+			continue // it has been shown to its end
+		}
 		if rest.replaces {
 			_, _ = fmt.Fprintf(o.stderr, "code-sandbox: not all of %s could be shown as it came; what was kept of it follows.\n", rest.to)
 		}

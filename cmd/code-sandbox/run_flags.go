@@ -27,7 +27,7 @@ func parseRun(args []string) (runOptions, error) {
 	var o runOptions
 	fs := flag.NewFlagSet("code-sandbox run", flag.ContinueOnError)
 	fs.StringVar(&o.url, "url", "http://127.0.0.1:8900", "run on the service at this `address`")
-	fs.Var((*flags.Duration)(&o.timeout), "timeout", "end the program after this `time`, like 30s, or seconds (default: the service's)")
+	fs.Var((*runTimeout)(&o.timeout), "timeout", "end the program after this `time`, like 30s, or seconds (default: the service's)")
 	fs.Var(&o.env, "env", "give the program this environment variable, `NAME=VALUE`; may be repeated")
 	fs.Var(&o.files, "file", "lay this file in the working directory, `LOCAL[:PATH]`; may be repeated")
 	fs.BoolVar(&o.stdin, "stdin", false, "pass our standard input to the program, once it has ended")
@@ -55,14 +55,29 @@ func (o *runOptions) validate() error {
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return fmt.Errorf("%w: --url is %q; it must be like http://127.0.0.1:8900", errUsage, o.url)
-	case o.timeout < 0:
-		return fmt.Errorf("%w: --timeout is %s; it cannot be negative", errUsage, o.timeout)
 	case o.stdin && o.file == "-":
 		return fmt.Errorf("%w: --stdin does not go with the file -: standard input can be the program or its input, not both", errUsage)
 	}
 	o.url = strings.TrimSuffix(o.url, "/")
 	return nil
 }
+
+// runTimeout is a flag of what the API takes; zero is the service's own.
+type runTimeout time.Duration
+
+func (r *runTimeout) Set(text string) error {
+	var d flags.Duration
+	if err := d.Set(text); err != nil {
+		return err
+	}
+	if time.Duration(d) < minTimeout {
+		return fmt.Errorf("it must be at least %s; leave it out for the service's own", minTimeout)
+	}
+	*r = runTimeout(d)
+	return nil
+}
+
+func (r *runTimeout) String() string { return (*flags.Duration)(r).String() }
 
 // pairs is a flag of NAME=VALUE that may be repeated.
 type pairs map[string]string

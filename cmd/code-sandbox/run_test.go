@@ -22,6 +22,7 @@ func TestRun(t *testing.T) {
 	t.Run("input", func(t *testing.T) { s.input(t) })
 	t.Run("files", func(t *testing.T) { s.filesBack(t) })
 	t.Run("streaming", func(t *testing.T) { s.streaming(t) })
+	t.Run("long output", func(t *testing.T) { s.longOutput(t) })
 	t.Run("interrupt", func(t *testing.T) { s.interrupt(t) })
 }
 
@@ -101,6 +102,14 @@ func (s *localService) filesBack(t *testing.T) {
 	}
 	f("o/p/bin", "\xff\x00")
 	f("t.txt", "é")
+	// Names that are not UTF-8 do not overwrite each other.
+	odd := "for name, text in ((b'a\\xff', '1'), (b'a\\xfe', '2'), (b'a\\\\xff', '3')): open(name, 'w').write(text)"
+	if got := s.run(odd, "--out", out, "-"); got.code != 0 || got.stderr != "" {
+		t.Errorf("got %+v", got)
+	}
+	f(`a\xff~2`, "1")
+	f(`a\xfe`, "2")
+	f(`a\xff`, "3")
 	// Without --out they are named.
 	if got := s.run(program, "-"); got.code != 0 || !strings.Contains(got.stderr, "t.txt") || !strings.Contains(got.stderr, "--out") {
 		t.Errorf("got %+v", got)
@@ -238,6 +247,27 @@ func TestReplaced(t *testing.T) {
 	}
 	if err != nil || out.String() != "abca…c" || !strings.Contains(errs.String(), "stdout") {
 		t.Errorf("stdout %q, stderr %q, %v", &out, &errs, err)
+	}
+	// What was streamed to its end is not written again; the whole answer is what was kept.
+	body = `{"event":"stdout","text":"abcd[…]f"}` + "\n" + `{"event":"end","stdout":"a[…]f","stdout_replaces":true,"stdout_streamed":true,"outcome":"ok"}` + "\n"
+	shown := func(json bool) string {
+		t.Helper()
+		var out, errs syncBuffer
+		o := output{stdout: &out, stderr: &errs, json: json}
+		a, err := o.follow(strings.NewReader(body))
+		if err == nil {
+			err = o.finish(a)
+		}
+		if err != nil || errs.String() != "" {
+			t.Errorf("stderr %q, %v", &errs, err)
+		}
+		return out.String()
+	}
+	if got := shown(false); got != "abcd[…]f" {
+		t.Errorf("stdout %q", got)
+	}
+	if got := shown(true); !strings.Contains(got, `"stdout": "a[…]f"`) {
+		t.Errorf("the whole answer is %s", got)
 	}
 	f := func(body, want string) {
 		t.Helper()

@@ -77,6 +77,9 @@ func unlessStopped(ctx context.Context, err error) error {
 
 func newService(ctx context.Context, o localOptions) (*service, error) {
 	s := &service{opts: o, log: newLogger(o.logLevel)}
+	for _, remark := range o.remarks() {
+		fmt.Fprintln(os.Stderr, "code-sandbox: remark:", remark)
+	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	err := s.makeDriver(ctx, registry)
@@ -106,6 +109,11 @@ func (s *service) makeDriver(ctx context.Context, registry *prometheus.Registry)
 	return err
 }
 
+// startTimeout bounds one start, which for a copy has the import of the agent's
+// program in it. Who waits for a sandbox waits as long: a caller that left
+// before would be told of a failure, and the copy come a moment later.
+const startTimeout = 2 * time.Minute
+
 // makePool keeps sandboxes for run_python warm, but not beside an agent, whose
 // tools are copies.
 func (s *service) makePool(registry *prometheus.Registry) (err error) {
@@ -114,7 +122,8 @@ func (s *service) makePool(registry *prometheus.Registry) (err error) {
 		templates = nil
 	}
 	s.pool, err = pool.New(pool.Options{
-		Driver: s.driver, Templates: templates, Target: s.opts.target, Max: s.opts.max, MaxTemplates: maxTemplates, MaxWait: time.Minute,
+		Driver: s.driver, Templates: templates, Target: s.opts.target, Max: s.opts.max, MaxTemplates: maxTemplates,
+		StartTimeout: startTimeout, MaxWait: startTimeout,
 		// More at once only take the processor from each other, and from the runs
 		// before them: then a later caller's answer is ready first.
 		MaxStarting:    max(4, 2*runtime.NumCPU()),
@@ -123,16 +132,19 @@ func (s *service) makePool(registry *prometheus.Registry) (err error) {
 	return err
 }
 
+// hostsHint ends the answer to who asks for another host.
+const hostsHint = ", or start the service with --hosts and the names that it is to be asked for by"
+
 func (s *service) makeSidecar(registry *prometheus.Registry) (err error) {
 	o := s.opts
 	s.proxy, err = toolproxy.New(toolproxy.Options{
-		Runner: copies{s}, Policy: o.tools.policy(o.maxTimeout), Logger: s.log.Named("tools"), Registry: registry,
+		Runner: copies{s}, Policy: o.tools.Policy(o.maxTimeout), Door: door(o.token), Logger: s.log.Named("tools"), Registry: registry,
 	})
 	if err != nil {
 		return err
 	}
 	s.sidecar, err = sidecar.New(sidecar.Options{
-		Listen: o.listen, AdminListen: o.adminListen, Hosts: o.hosts, Runner: s, Limits: s.limits(), Drain: o.drain,
+		Listen: o.listen, AdminListen: o.adminListen, Hosts: o.hosts, HostsHint: hostsHint, Runner: s, Limits: s.limits(), Drain: o.drain, Hurry: o.hurry,
 		Logger: s.log.Named("sidecar"), Registry: registry, Ready: s.ready, Version: version.Of(), Mounts: mounts(s.proxy),
 	})
 	return err
@@ -177,7 +189,7 @@ func (s *service) limits() sidecar.Limits {
 	l.Request.MaxTimeout = sidecar.Seconds(s.opts.maxTimeout.Seconds())
 	t := s.template.Limits
 	l.Sandbox = sidecar.SandboxLimits{
-		Isolation: s.driver.Isolation(), MemoryBy: s.driver.MemoryBy(), PythonVersion: s.python.Version, Preload: append([]string{}, s.template.Preload...),
+		Isolation: s.driver.Isolation(), MemoryBy: s.driver.MemoryBy(), CPUBy: s.driver.CPUBy(), PythonVersion: s.python.Version, Preload: append([]string{}, s.template.Preload...),
 		Network: map[string]string{"relay": "dns", "none": "none"}[s.opts.dns], MemoryBytes: t.MemoryBytes, DiskBytes: t.DiskBytes,
 		DiskFiles: t.DiskFiles, Processes: t.Processes, OpenFiles: t.OpenFiles, OutputBytes: t.OutputBytes, FilesBytes: t.FilesBytes,
 	}
@@ -187,7 +199,7 @@ func (s *service) limits() sidecar.Limits {
 	}
 	crossing := toolproxy.DefaultLimits()
 	l.Tools = &sidecar.ToolLimits{
-		Mode: s.opts.tools.mode, Calls: toolproxy.MaxCalls, ArgsBytes: crossing.ArgsBytes, ResultBytes: crossing.ResultBytes,
+		Mode: s.opts.tools.Mode, Calls: toolproxy.MaxCalls, ArgsBytes: crossing.ArgsBytes, ResultBytes: crossing.ResultBytes,
 		Depth: crossing.Depth, Nodes: crossing.Nodes, MaxTimeout: l.Request.MaxTimeout,
 	}
 	if s.opts.isolation == local.BareIsolation { // what does not hold is not told
@@ -228,12 +240,12 @@ func (s *service) announce(ctx context.Context, began time.Time) {
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	fmt.Printf(`Code Sandbox is ready on http://%[1]s after %.1[2]f s: Python %[3]s, isolation %[4]s, memory held by %[5]s.
+	fmt.Printf(`Code Sandbox is ready on http://%[1]s after %.1[2]f s: Python %[3]s, isolation %[4]s, memory held by %[5]s, processors shared by %[6]s.
 Try it:
 
-  curl -s http://%[1]s/run_python -H 'Content-Type: text/x-python' -d 'print(6 * 7)'
+  curl -s http://%[1]s/run_python -H 'Content-Type: text/x-python' --data-binary 'print(6 * 7)'
 
-`, s.address(), time.Since(began).Seconds(), s.python.Version, s.driver.Isolation(), s.driver.MemoryBy())
+`, s.address(), time.Since(began).Seconds(), s.python.Version, s.driver.Isolation(), s.driver.MemoryBy(), s.driver.CPUBy())
 }
 
 // address is where we can be reached from this machine.

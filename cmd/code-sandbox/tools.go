@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"flag"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/code-sandbox/code-sandbox/cmd/flags"
+	"github.com/code-sandbox/code-sandbox/cmd/toolflags"
 	"github.com/code-sandbox/code-sandbox/cmd/version"
 	"github.com/code-sandbox/code-sandbox/pool/api"
 	"github.com/code-sandbox/code-sandbox/pool/wire"
@@ -26,14 +28,14 @@ import (
 
 // toolsOptions are the flags of "code-sandbox tools".
 type toolsOptions struct {
-	tools    toolOptions
+	tools    toolflags.Options
 	logLevel string
 	agent    []string
 }
 
 func parseTools(args []string) (o toolsOptions, err error) {
 	fs := flag.NewFlagSet("code-sandbox tools", flag.ContinueOnError)
-	o.tools.common(fs)
+	o.tools.Common(fs)
 	fs.StringVar(&o.logLevel, "log-level", "error", "log at this level: debug, info, warn or error")
 	fs.Usage = func() {
 		_, _ = fmt.Fprint(fs.Output(), "code-sandbox tools [flags] -- COMMAND ...\n\n"+
@@ -44,14 +46,14 @@ func parseTools(args []string) (o toolsOptions, err error) {
 	if err := flags.Parse(fs, args); err != nil {
 		return o, err
 	}
-	if len(o.agent) == 0 || fs.NArg() > 0 {
+	if len(o.agent) == 0 || o.agent[0] == "" || fs.NArg() > 0 {
 		return o, fmt.Errorf("%w: name the agent's command after --: code-sandbox tools -- python agent.py", errUsage)
 	}
 	if hclog.LevelFromString(o.logLevel) == hclog.NoLevel {
 		return o, fmt.Errorf("%w: --log-level is %q; it can be debug, info, warn or error", errUsage, o.logLevel)
 	}
-	o.tools.mode = string(toolproxy.Audit)
-	policy := o.tools.policy(time.Hour)
+	o.tools.Mode = string(toolproxy.Audit)
+	policy := o.tools.Policy(time.Hour)
 	if err := policy.Validate(); err != nil {
 		return o, fmt.Errorf("%w: %w", errUsage, err)
 	}
@@ -74,7 +76,8 @@ func (nowhere) Call(context.Context, *wire.Copy, *wire.Request, wire.Sink) (*wir
 // runTools runs an agent as it is, and prints what became known of its tools.
 func runTools(o toolsOptions) error {
 	log, registry := newLogger(o.logLevel), prometheus.NewRegistry()
-	proxy, err := toolproxy.New(toolproxy.Options{Runner: nowhere{}, Policy: o.tools.policy(time.Hour), Logger: log.Named("tools"), Registry: registry})
+	token := rand.Text()
+	proxy, err := toolproxy.New(toolproxy.Options{Runner: nowhere{}, Policy: o.tools.Policy(time.Hour), Door: door(token), Logger: log.Named("tools"), Registry: registry})
 	if err != nil {
 		return err
 	}
@@ -89,12 +92,13 @@ func runTools(o toolsOptions) error {
 	if err != nil {
 		return err
 	}
-	env := withHook(os.Environ(), folder, append(o.tools.environment(), "CODE_SANDBOX_URL=http://"+server.Addr().String())...)
+	env := withHook(os.Environ(), folder, agentEnv(o.tools, server.Addr(), token)...)
 	code, err := beside(o.agent, env, server.Run)
 	if err = errors.Join(err, removeRuntime(folder)); err != nil {
 		return err
 	}
 	printTools(os.Stdout, proxy.Tools(), proxy.Frameworks())
+	nameUnmatched(os.Stderr, &o.tools, proxy.Tools())
 	return codeError(code)
 }
 
@@ -162,6 +166,18 @@ func printSummary(w io.Writer, tools []toolproxy.Tool, used []toolproxy.Used) {
 		say(table, "%s\t%s\t%s\t%d\t%d\t%s\t%d\n", t.Tool, t.Framework, place(t), u.Calls, u.Warm, mean, u.Failed)
 	}
 	_ = table.Flush()
+}
+
+// nameUnmatched names what was to be a tool and is none: a misspelt pattern
+// would leave its functions in the agent.
+func nameUnmatched(w io.Writer, o *toolflags.Options, tools []toolproxy.Tool) {
+	if o.Mode == string(toolproxy.Off) {
+		return // the hook lists nothing
+	}
+	for _, pattern := range o.Unmatched(tools) {
+		say(w, "code-sandbox: --tool-functions %s matched nothing, so no function of it ran in a sandbox: either its module was never imported, "+
+			"or it is the main one, or it defines no such function (a private one is named in full)\n", pattern)
+	}
 }
 
 func sorted(tools []toolproxy.Tool) []toolproxy.Tool {

@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -37,7 +39,9 @@ type injectorOptions struct {
 	cpu, memory         struct{ request, limit string }
 	webhook, identity   string
 	names               flags.List
+	tls                 pki.FilesOptions
 	caSecret            string
+	certificateLife     time.Duration
 	auditEvery          time.Duration
 	logLevel            string
 }
@@ -64,7 +68,11 @@ func (o *injectorOptions) serviceFlags(fs *flag.FlagSet) {
 	fs.StringVar(&o.webhook, "webhook", "code-sandbox", "the MutatingWebhookConfiguration, a `name`, whose caBundle the injector writes")
 	fs.StringVar(&o.identity, "identity", "", "the `name` of this replica among the others: its pod's; required")
 	fs.Var(&o.names, "names", "DNS `names` that the API server knows the injector by, comma-separated; required")
-	fs.StringVar(&o.caSecret, "ca-secret", "code-sandbox-ca", "the `Secret` that keeps the authority, which the pool shares")
+	fs.StringVar(&o.tls.Cert, "tls-cert", "", "serve with the certificate in this `file`, which somebody else renews; with --tls-key and --tls-ca")
+	fs.StringVar(&o.tls.Key, "tls-key", "", "the key of --tls-cert, a `file`")
+	fs.StringVar(&o.tls.CA, "tls-ca", "", "who signed --tls-cert and the pool's certificate, a `file`: the API server and sidecars are told to believe them")
+	fs.StringVar(&o.caSecret, "ca-secret", "code-sandbox-ca", "without --tls-cert: the `Secret` that keeps the authority, which the pool shares")
+	fs.DurationVar(&o.certificateLife, "certificate-life", 24*time.Hour, "how long a certificate is good that the injector makes for itself; it is renewed before, without a restart")
 	fs.StringVar(&o.cannotInject, "cannot-inject", "skip", "what becomes of a pod that cannot have a sidecar: skip (let in, with a warning) or deny")
 	fs.DurationVar(&o.auditEvery, "audit-every", 5*time.Minute, "how often pods without a sidecar are looked for")
 	fs.StringVar(&o.logLevel, "log-level", "info", "log at this level: debug, info, warn or error")
@@ -78,6 +86,14 @@ func (o *injectorOptions) sidecarFlags(fs *flag.FlagSet) {
 	fs.StringVar(&c.Pool, "pool", "", "the pool's `address`, host:port; required")
 	fs.StringVar(&c.Audience, "audience", c.Audience, "what the sidecar's token is for; the pool asks for it")
 	fs.BoolVar(&c.Hook, "hook", false, "add the tool-call hook to the agents' containers")
+	fs.Func("policy", "what holds where no annotation says otherwise, a JSON `object` of annotations' keys without their prefix", func(text string) error {
+		said := injector.Policy{}
+		if err := json.Unmarshal([]byte(text), &said); err != nil {
+			return err
+		}
+		maps.Copy(c.Defaults, said)
+		return nil
+	})
 	fs.Int64Var(&c.UID, "sidecar-uid", c.UID, "the sidecar's user `id`; no agent should have the same")
 	for _, q := range []struct {
 		to         *string
@@ -118,10 +134,14 @@ func (o *injectorOptions) complete() error {
 	switch {
 	case o.cannotInject != "skip" && o.cannotInject != "deny":
 		return wrong("--cannot-inject is %q; it can be skip or deny", o.cannotInject)
+	case tlsPartly(o.tls):
+		return wrong("--tls-cert, --tls-key and --tls-ca must be set all, or none")
 	case len(o.names) == 0:
 		return wrong("--names must be set: what the certificate is for")
 	case o.identity == "":
 		return wrong("--identity must be set: the pod's name")
+	case o.certificateLife < minCertificateLife:
+		return wrong("--certificate-life is %s; it must be %s or more", o.certificateLife, minCertificateLife)
 	case o.auditEvery <= 0:
 		return wrong("--audit-every is %s; it must be above 0", o.auditEvery)
 	}
@@ -152,14 +172,13 @@ func runInjector(ctx context.Context, o injectorOptions) error {
 	}
 	starting, cancel := context.WithTimeout(ctx, startBound)
 	defer cancel()
-	authority, err := pki.New(starting, pki.Options{Client: kube, Namespace: o.config.Namespace, Name: o.caSecret, Names: o.names,
-		Logger: log.Named("pki")})
+	own, renew, err := o.certificates(starting, kube, log.Named("pki"))
 	if err != nil {
 		return err
 	}
 	i, err := injector.New(injector.Options{
 		Config: o.config, Kube: kube, Listen: o.listen,
-		TLS: &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: authority.GetCertificate}, CA: authority.Bundle,
+		TLS: &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: own.GetCertificate}, CA: own.Bundle, Refresh: own.Refresh,
 		Webhook: o.webhook, Identity: o.identity, AuditEvery: o.auditEvery, Logger: log.Named("injector"), Registry: registry,
 	})
 	if err != nil {
@@ -173,7 +192,7 @@ func runInjector(ctx context.Context, o injectorOptions) error {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	defer stop()
-	beside.Go(func() { authority.Run(base) })
+	beside.Go(func() { renew(base) })
 	beside.Go(func() { serveAdmin(base, admin, i.Ready, registry, log) })
 	return i.Run(ctx)
 }

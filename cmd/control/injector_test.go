@@ -2,8 +2,6 @@ package main
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -30,28 +28,24 @@ func TestParseInjector(t *testing.T) {
 	if !o.config.Deny || o.config.Limits.Memory().String() != "1Gi" || len(o.config.PullSecrets) != 2 || !o.config.Hook {
 		t.Errorf("the options are %+v", o.config)
 	}
+	o = f("", "--tls-cert=c", "--tls-key=k", "--tls-ca=a")
+	if o.tls.Cert != "c" || o.tls.Key != "k" || o.tls.CA != "a" {
+		t.Errorf("the certificate is %+v", o.tls)
+	}
 	// What cannot be.
+	f("must be set all, or none", "--tls-cert=c", "--tls-key=k")
+	f("must be set all, or none", "--tls-ca=a")
 	f("--cannot-inject is", "--cannot-inject=maybe")
 	f("--sidecar-cpu-limit is", "--sidecar-cpu-limit=much")
 	f("no more than the second", "--sidecar-cpu-limit=1m")
 	f("--audit-every is 0s", "--audit-every=0s")
+	f("--certificate-life is 9s; it must be 10s or more", "--certificate-life=9s")
 	f("user id is 0", "--sidecar-uid=0")
 	f("pull policy", "--pull-policy=Often")
 	f("is not a flag", "word")
+	f("code-sandbox.dev/tools is \"strict\"", `--policy={"tools":"strict"}`)
+	f(`the default policy has "mode"`, `--policy={"mode":"audit"}`)
+	f("cannot unmarshal", `--policy={"tool-timeout":30}`)
 	f("the image is", "--image=")
 	f("--names must be set", "--names=")
-}
-
-// An init container calls it: the folder is what goes on PYTHONPATH.
-func TestLayHook(t *testing.T) {
-	folder := t.TempDir()
-	if err := command([]string{"hook", folder}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(folder, "sitecustomize.py")); err != nil {
-		t.Error(err)
-	}
-	if err := command([]string{"hook"}); !errors.Is(err, flags.ErrUsage) {
-		t.Errorf("the error is %v", err)
-	}
 }

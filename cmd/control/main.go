@@ -18,6 +18,7 @@ const usage = `control is the control plane of Code Sandbox on Kubernetes.
   control pool [flags]      keep sandboxes ready, and run what sidecars send
   control injector [flags]  give agent pods their sidecar
   control leave [flags]     end the pool, before it is uninstalled
+  control doctor [flags]    try from inside of sandboxes what they must not be able to do
   control hook FOLDER       lay the tool-call hook out in a folder
   control version           print the version
 
@@ -62,9 +63,15 @@ func command(args []string) error {
 			return err
 		}
 		return runLeave(program.UntilSignal(), o)
+	case "doctor":
+		o, err := parseDoctor(args[1:])
+		if err != nil {
+			return err
+		}
+		return runDoctor(program.UntilSignal(), o, os.Stdout)
 	case "hook":
-		return layHook(args[1:])
-	case "version":
+		return layHook(args[1:], runnerPath)
+	case "version", "--version":
 		fmt.Println("control", version.Of())
 		return nil
 	case "help", "-h", "--help":

@@ -24,15 +24,22 @@ import (
 	"github.com/code-sandbox/code-sandbox/pool/api"
 	"github.com/code-sandbox/code-sandbox/pool/kube"
 	"github.com/code-sandbox/code-sandbox/pool/server"
-	"github.com/code-sandbox/code-sandbox/pool/wire"
 )
 
 // maxWait is how long a run waits for a sandbox at most: a cold start on a busy
 // node, and some in front of it.
 const maxWait = time.Minute
 
+// maxTemplates bounds the functions of agents whose copies are kept: each function
+// of each process is one.
+const maxTemplates = 1024
+
 // startBound is what reaching the API server may take at the start.
 const startBound = 30 * time.Second
+
+// minCertificateLife is the least that leaves time to renew a certificate when
+// the API server is slow.
+const minCertificateLife = 10 * time.Second
 
 // poolService is the parts of the pool's service.
 type poolService struct {
@@ -45,6 +52,7 @@ type poolService struct {
 	authority *pki.Authority
 	driver    *kube.Driver
 	callers   *kube.Callers
+	copies    *kube.Copies // nil where none can be made
 	pool      *pool.Pool
 	server    *server.Server
 	audit     io.Closer
@@ -79,7 +87,7 @@ func runPool(ctx context.Context, o poolOptions) error {
 	defer s.audit.Close()
 	s.server, err = server.New(server.Options{
 		Listen: o.listen, AdminListen: o.adminListen, TLS: serving, Pool: s.pool, Callers: s.callers,
-		Template: func(context.Context, pool.Caller, *wire.Request) (pool.Template, error) { return o.template(), nil },
+		Template: s.template,
 		Told:     s.told(), Limits: o.limits, Ready: s.ready, Drain: o.drain, Audit: record, Tracer: tracer,
 		Logger: log.Named("server"), Registry: s.registry,
 	})
@@ -87,6 +95,17 @@ func runPool(ctx context.Context, o poolOptions) error {
 		return err
 	}
 	return s.serve(ctx)
+}
+
+// template is the sandbox for what a caller asks.
+func (s *poolService) template(ctx context.Context, caller pool.Caller, body *api.RunBody) (pool.Template, error) {
+	switch {
+	case body.Copy == nil:
+		return s.opts.template(), nil
+	case s.copies == nil:
+		return pool.Template{}, api.Errorf(api.Unsandboxable, "this pool makes no copies of agents: it was started without --runner-image").Because("no_copies")
+	}
+	return s.copies.Template(ctx, caller, body.Copy, s.opts.template())
 }
 
 // connect makes the clients and what the service proves itself with.
@@ -98,8 +117,8 @@ func (s *poolService) connect(ctx context.Context) (*tls.Config, error) {
 	if s.pods, s.books, err = kube.Clients(config); err != nil {
 		return nil, err
 	}
-	if s.opts.tlsCert != "" {
-		files, err := pki.NewFiles(s.opts.tlsCert, s.opts.tlsKey, s.log.Named("pki"))
+	if s.opts.tls.Cert != "" {
+		files, err := given(s.opts.tls, s.opts.names, s.log.Named("pki"))
 		if err != nil {
 			return nil, err
 		}
@@ -108,7 +127,7 @@ func (s *poolService) connect(ctx context.Context) (*tls.Config, error) {
 	ctx, cancel := context.WithTimeout(ctx, startBound)
 	defer cancel()
 	s.authority, err = pki.New(ctx, pki.Options{Client: s.books, Namespace: s.opts.namespace, Name: s.opts.caSecret,
-		Names: s.opts.names, Logger: s.log.Named("pki")})
+		Names: s.opts.names, CertificateLife: s.opts.certificateLife, Logger: s.log.Named("pki")})
 	if err != nil {
 		return nil, err
 	}
@@ -127,22 +146,45 @@ func clusterConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// assemble makes driver, callers and pool.
+// assemble makes callers, copies, driver and pool.
 func (s *poolService) assemble() (err error) {
-	o := s.opts.driver()
-	o.Client, o.Bookkeeping, o.Logger, o.Registerer = s.pods, s.books, s.log.Named("driver"), s.registry
-	if s.driver, err = kube.New(o); err != nil {
-		return fmt.Errorf("%w: %w", flags.ErrUsage, err)
-	}
-	s.callers, err = kube.NewCallers(kube.CallersOptions{Client: s.books, Logger: s.log.Named("callers"), Registerer: s.registry})
+	s.callers, err = kube.NewCallers(kube.CallersOptions{Client: s.books, Enrolled: s.follow, Gone: func(c pool.Caller) { s.pool.Forget(c) },
+		Logger: s.log.Named("callers"), Registerer: s.registry})
 	if err != nil {
 		return err
 	}
+	if s.opts.pods.RunnerImage != "" {
+		s.copies, err = kube.NewCopies(kube.CopiesOptions{Client: s.books, Callers: s.callers, Labels: s.opts.pods.Labels, Egress: s.opts.egress == "on",
+			Logger: s.log.Named("copies")})
+		if err != nil {
+			return err
+		}
+	}
+	o := s.opts.driver()
+	if o.Egress, err = s.proxy(); err != nil {
+		return err
+	}
+	o.Client, o.Bookkeeping, o.Copies, o.Logger, o.Registerer = s.pods, s.books, s.copies, s.log.Named("driver"), s.registry
+	if s.driver, err = kube.New(o); err != nil {
+		return fmt.Errorf("%w: %w", flags.ErrUsage, err)
+	}
 	s.pool, err = pool.New(pool.Options{
-		Driver: s.driver, Templates: []pool.Template{s.opts.template()}, Target: s.opts.target, Max: s.opts.max,
+		Driver: s.driver, Templates: []pool.Template{s.opts.template()}, Target: s.opts.target, Max: s.opts.max, MaxTemplates: maxTemplates,
+		OwnedPerCaller: s.opts.copiesPerAgent, OwnedPerTenant: s.opts.copiesPerNamespace,
 		MaxWait: maxWait, InFlightPerCaller: s.opts.limits.CallerRuns, DrainTimeout: s.opts.drain, Logger: s.log.Named("pool"), Registerer: s.registry,
 	})
 	return err
+}
+
+// follow watches what copies need of an enrolled namespace until ctx ends.
+func (s *poolService) follow(ctx context.Context, namespace string) {
+	if s.copies == nil {
+		return
+	}
+	var all sync.WaitGroup
+	all.Go(func() { s.driver.Follow(ctx, namespace) })
+	all.Go(func() { s.copies.Follow(ctx, namespace) })
+	all.Wait()
 }
 
 // openAudit opens what the record of runs goes to; none without --audit.
@@ -185,7 +227,7 @@ func (s *poolService) told() api.ServiceLimits {
 		isolation = s.opts.pods.RuntimeClass
 	}
 	return api.ServiceLimits{
-		WaitSeconds: maxWait.Seconds(), Isolation: isolation, MemoryBy: "cgroup", Preload: append([]string{}, t.Preload...),
+		WaitSeconds: maxWait.Seconds(), Isolation: isolation, MemoryBy: "cgroup", CPUBy: "cgroup", Preload: append([]string{}, t.Preload...),
 		Network: map[string]string{kube.DNSRelay: "dns", kube.DNSNone: "none"}[t.DNS], NetworkProof: s.opts.networkProof, Limits: t.Limits,
 	}
 }

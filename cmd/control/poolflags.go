@@ -11,8 +11,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/code-sandbox/code-sandbox/cmd/control/pki"
 	"github.com/code-sandbox/code-sandbox/cmd/flags"
 	"github.com/code-sandbox/code-sandbox/pool"
+	"github.com/code-sandbox/code-sandbox/pool/egress"
 	"github.com/code-sandbox/code-sandbox/pool/kube"
 	"github.com/code-sandbox/code-sandbox/pool/server"
 	"github.com/code-sandbox/code-sandbox/pool/wire"
@@ -24,10 +26,13 @@ type poolOptions struct {
 	canaryListen         string
 	namespace, podIP     string
 	names                flags.List
-	tlsCert, tlsKey      string
+	tls                  pki.FilesOptions
 	caSecret             string
+	certificateLife      time.Duration
 	target, max          int
 	inFlight             int
+	copiesPerAgent       int
+	copiesPerNamespace   int
 	pods                 kube.PodConfig
 	image, dns           string
 	runnerFrom           string
@@ -39,6 +44,10 @@ type poolOptions struct {
 	tolerations          string
 	networkProof         string
 	canaries             flags.List
+	egress               string
+	egressPrivate        flags.List
+	egressDeny           flags.List
+	egressClosed         egress.Options // what these and the canaries say, and this machine
 	memory, disk         flags.Size
 	processes            int
 	output, files        flags.Size
@@ -72,10 +81,12 @@ func (o *poolOptions) serviceFlags(fs *flag.FlagSet) {
 	fs.StringVar(&o.namespace, "namespace", "", "the `namespace` that the pool itself runs in, for its Secret and its Leases; required")
 	fs.StringVar(&o.podIP, "pod-ip", "", "this pod's `address`, at which sandboxes must not reach --canary-listen; required unless --network-proof is off")
 	fs.StringVar(&o.canaryListen, "canary-listen", ":8903", "listen here for connections that no sandbox should be able to make")
-	fs.Var(&o.names, "names", "DNS `names` that sidecars know the pool by, comma-separated; required without --tls-cert")
-	fs.StringVar(&o.tlsCert, "tls-cert", "", "serve with the certificate in this `file`, which somebody else renews; with --tls-key")
-	fs.StringVar(&o.tlsKey, "tls-key", "", "the key of --tls-cert, a `file`")
+	fs.Var(&o.names, "names", "DNS `names` that sidecars know the pool by, comma-separated; required: the certificate must be for them")
+	fs.StringVar(&o.tls.Cert, "tls-cert", "", "serve with the certificate in this `file`, which somebody else renews; with --tls-key and --tls-ca")
+	fs.StringVar(&o.tls.Key, "tls-key", "", "the key of --tls-cert, a `file`")
+	fs.StringVar(&o.tls.CA, "tls-ca", "", "whom sidecars are told to believe, a `file`: a certificate that none of them signed is not used")
 	fs.StringVar(&o.caSecret, "ca-secret", "code-sandbox-ca", "without --tls-cert: the `Secret` that keeps the authority for the certificates that the pool makes")
+	fs.DurationVar(&o.certificateLife, "certificate-life", 24*time.Hour, "how long a certificate is good that the pool makes for itself; it is renewed before, without a restart")
 	fs.DurationVar(&o.drain, "drain", 5*time.Minute, "what runs in flight get to end when the pool stops")
 	fs.DurationVar(&o.leaseDuration, "lease-duration", 30*time.Second, "how long a silent replica is taken for alive; then the others destroy its sandboxes")
 	fs.StringVar(&o.audit, "audit", "", "append a record of each run to this `file`, as JSON lines; - is stdout")
@@ -103,12 +114,17 @@ func (o *poolOptions) podFlags(fs *flag.FlagSet) {
 	fs.Var(&o.nameServers, "name-servers", "`addresses` of resolvers for sandboxes, where the cluster's own is not the right one, comma-separated")
 	fs.Var(&o.preload, "preload", "import these `modules` ahead of a run, comma-separated")
 	fs.StringVar(&o.networkProof, "network-proof", "on", "on: a sandbox shows that its network is closed before it gets a program; off: it is taken on trust, and told so")
+	fs.StringVar(&o.egress, "egress", "on", "on: tools reach the hosts of their grants by a proxy in this process; off: tools with grants are refused")
+	fs.Var(&o.egressPrivate, "egress-private", "private `addresses`, CIDR, that a grant may open by naming one of them; without, none can be, comma-separated")
+	fs.Var(&o.egressDeny, "egress-deny", "further `addresses`, CIDR, that no grant opens, such as pods and nodes with public ones, comma-separated")
 	fs.Var(&o.canaries, "canaries", "further `addresses`, IP:port, that no sandbox may reach, comma-separated")
 }
 
 func (o *poolOptions) limitFlags(fs *flag.FlagSet, l wire.Limits) {
 	fs.IntVar(&o.target, "target", 3, "keep this many sandboxes warm at least; demand raises it, up to --max")
 	fs.IntVar(&o.max, "max", 64, "never have more than this many sandboxes, warm and running, in this replica; others wait")
+	fs.IntVar(&o.copiesPerAgent, "copies-per-agent", 16, "copies that one agent pod may have for its tool calls, warm and running, in this replica; others wait")
+	fs.IntVar(&o.copiesPerNamespace, "copies-per-namespace", 32, "copies that all pods of a namespace may have")
 	fs.IntVar(&o.inFlight, "caller-runs", o.limits.CallerRuns, "runs that one agent pod may have in flight; one more is refused as busy")
 	fs.IntVar(&o.limits.NamespaceRuns, "namespace-runs", o.limits.NamespaceRuns, "runs that all pods of a namespace may have in flight")
 	fs.Float64Var(&o.limits.CallerRate, "caller-rate", o.limits.CallerRate, "runs that one agent pod may begin each second")
@@ -141,18 +157,27 @@ func (o *poolOptions) complete() error {
 		return wrong("--namespace must be set")
 	case o.image == "":
 		return wrong("--image must be set: the image of sandboxes")
-	case (o.tlsCert == "") != (o.tlsKey == ""):
-		return wrong("--tls-cert and --tls-key must be set both, or none")
-	case o.tlsCert == "" && len(o.names) == 0:
+	case tlsPartly(o.tls):
+		return wrong("--tls-cert, --tls-key and --tls-ca must be set all, or none")
+	case len(o.names) == 0:
 		return wrong("--names must be set: what the certificate is for")
+	case o.certificateLife < minCertificateLife:
+		return wrong("--certificate-life is %s; it must be %s or more", o.certificateLife, minCertificateLife)
 	case o.dns != kube.DNSRelay && o.dns != kube.DNSNone:
 		return wrong("--dns is %q; it can be relay or none", o.dns)
 	case o.networkProof != "on" && o.networkProof != "off":
 		return wrong("--network-proof is %q; it can be on or off", o.networkProof)
+	case o.egress != "on" && o.egress != "off":
+		return wrong("--egress is %q; it can be on or off", o.egress)
 	case o.networkProof == "on" && net.ParseIP(o.podIP) == nil:
 		return wrong("--pod-ip is %q; it must be this pod's address while --network-proof is on", o.podIP)
+	case o.copiesPerAgent < 1 || o.copiesPerNamespace < o.copiesPerAgent:
+		return wrong("--copies-per-agent is %d; it can be 1 to --copies-per-namespace, which is %d", o.copiesPerAgent, o.copiesPerNamespace)
 	case o.target < 1 || o.target > o.max:
 		return wrong("--target is %d; it can be 1 to --max, which is %d", o.target, o.max)
+	}
+	if err := o.closeEgress(); err != nil {
+		return wrong("%w", err)
 	}
 	if len(o.nameServers) > 0 {
 		o.pods.DNSPolicy, o.pods.DNSConfig = corev1.DNSNone, &corev1.PodDNSConfig{Nameservers: o.nameServers}

@@ -19,7 +19,8 @@ import (
 // ErrUsage marks a mistake in how a program was called: exit code 2.
 var ErrUsage = errors.New("usage")
 
-// Parse reads args, then the environment for each flag that was not given.
+// Parse reads args, then the environment for each flag that was not given. A
+// variable that is empty says nothing: the default holds.
 func Parse(fs *flag.FlagSet, args []string) error {
 	usage := fs.Usage
 	// A mistake is told in one sentence, not in a page.
@@ -38,8 +39,8 @@ func Parse(fs *flag.FlagSet, args []string) error {
 	var errs []error
 	fs.VisitAll(func(f *flag.Flag) {
 		name := "CODE_SANDBOX_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		value, ok := os.LookupEnv(name)
-		if !ok || given[f.Name] {
+		value := os.Getenv(name)
+		if value == "" || given[f.Name] {
 			return
 		}
 		if err := f.Value.Set(value); err != nil {
@@ -86,13 +87,13 @@ func (d *Duration) Set(text string) error {
 // String implements flag.Value.
 func (d *Duration) String() string { return time.Duration(*d).String() }
 
-// Size is a flag in bytes: "512MiB", "64KiB", "1GiB" or a plain number.
+// Size is a flag in bytes: "512MiB", "64KiB", "1GiB", "1TiB" or a plain number.
 type Size int64
 
 var units = []struct {
 	suffix string
 	bytes  int64
-}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"", 1}}
+}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"", 1}}
 
 // Set implements flag.Value.
 func (s *Size) Set(text string) error {
@@ -108,7 +109,7 @@ func (s *Size) Set(text string) error {
 		*s = Size(n * u.bytes)
 		return nil
 	}
-	return fmt.Errorf("%q is not a size such as 512MiB", text)
+	return fmt.Errorf("%q is not a size such as 512MiB; the units are KiB, MiB, GiB and TiB", text)
 }
 
 func (s *Size) String() string {

@@ -21,6 +21,24 @@ func UntilSignal() context.Context {
 	return ctx
 }
 
+// UntilSignals is UntilSignal for who has runs in flight to end: the second
+// signal, which closes hurry, ends them without patience but in order; the third
+// ends the process.
+func UntilSignals() (ctx context.Context, hurry <-chan struct{}) {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	ctx, cancel := context.WithCancel(context.Background())
+	second := make(chan struct{})
+	go func() { // ends with the process, if no signals come
+		<-signals
+		cancel()
+		<-signals
+		signal.Stop(signals)
+		close(second)
+	}()
+	return ctx, second
+}
+
 // Status says on stderr what went wrong, and is the exit code for it: 2 for a
 // program that was called wrongly, 1 for one that failed.
 func Status(name string, err error) int {

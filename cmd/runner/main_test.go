@@ -2,12 +2,14 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -20,6 +22,20 @@ func build(t *testing.T) string {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return path
+}
+
+// main has the first thread, however busy the others are.
+func TestMain(m *testing.M) {
+	for range 1000 {
+		turn := make(chan bool)
+		go func() { close(turn) }()
+		<-turn
+		if syscall.Gettid() != os.Getpid() {
+			fmt.Fprintln(os.Stderr, "main is not on the first thread")
+			os.Exit(1)
+		}
+	}
+	os.Exit(m.Run())
 }
 
 // What it is told wrongly ends it with 2, and another failure with 1.
@@ -65,10 +81,19 @@ func TestInstall(t *testing.T) {
 	f(dir, "")
 	f(dir, "")
 	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != 1 || entries[0].Name() != "runner" {
+	if err != nil || len(entries) != 4 || entries[0].Name() != "empty" || entries[1].Name() != "hook" || entries[2].Name() != "none" || entries[3].Name() != "runner" {
 		t.Fatalf("%v, %v", entries, err)
 	}
-	info, err := entries[0].Info()
+	if _, err := os.Stat(filepath.Join(dir, "hook", "runcopy.py")); err != nil {
+		t.Error(err)
+	}
+	if empty, err := entries[0].Info(); err != nil || empty.Size() != 0 || empty.Mode() != 0o644 {
+		t.Errorf("the empty file is %v, %v", empty, err)
+	}
+	if none, err := os.ReadDir(filepath.Join(dir, "none")); err != nil || len(none) != 0 {
+		t.Errorf("the empty folder has %v, %v", none, err)
+	}
+	info, err := entries[3].Info()
 	if err != nil || info.Mode() != 0o555 {
 		t.Errorf("its mode is %v, %v", info.Mode(), err)
 	}
@@ -76,14 +101,14 @@ func TestInstall(t *testing.T) {
 		t.Errorf("the copy does not run: %v: %s", err, out)
 	}
 	// A folder that is not there.
-	f(filepath.Join(dir, "none"), "cannot install into")
-	// The target is a folder: nothing is left beside it.
+	f(filepath.Join(dir, "missing"), "cannot install into")
+	// The target is a folder: nothing of the runner is left beside it.
 	other := t.TempDir()
 	if err := os.Mkdir(filepath.Join(other, "runner"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	f(other, "cannot install into")
-	if entries, _ := os.ReadDir(other); len(entries) != 1 {
+	if entries, _ := filepath.Glob(filepath.Join(other, ".*")); len(entries) != 0 {
 		t.Errorf("left behind: %v", entries)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 
 	"github.com/code-sandbox/code-sandbox/pool/runner/server"
@@ -21,6 +22,7 @@ func serve(args []string) error {
 		}
 		return server.Shed(config, "serve")
 	}
+	runtime.UnlockOSThread() // this is the last program: any thread may serve
 	if err := server.Harden(); err != nil {
 		return err
 	}

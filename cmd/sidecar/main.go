@@ -10,13 +10,15 @@ import (
 )
 
 func main() {
-	os.Exit(program.Status("sidecar", command(program.UntilSignal(), os.Args[1:])))
+	ctx, hurry := program.UntilSignals()
+	os.Exit(program.Status("sidecar", command(ctx, hurry, os.Args[1:])))
 }
 
-func command(ctx context.Context, args []string) error {
+func command(ctx context.Context, hurry <-chan struct{}, args []string) error {
 	o, err := parse(args)
 	if err != nil {
 		return err
 	}
+	o.hurry = hurry
 	return run(ctx, o)
 }

@@ -1,18 +1,15 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"sync"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/valyala/fasthttp"
 
 	"github.com/code-sandbox/code-sandbox/cmd/flags"
 	"github.com/code-sandbox/code-sandbox/cmd/version"
@@ -52,10 +49,15 @@ func build(o options) (*sidecar.Server, *client.Client, error) {
 	l.Request.MaxTimeout = max(l.Request.MaxTimeout, l.Request.DefaultTimeout)
 	l.Server.Requests, l.Server.Wait = o.requests, sidecar.Seconds(o.wait.Seconds())
 	l.Server.BodiesBytes = 32 << 20 // it shares its memory with nobody, but has little
+	proxy, err := newTools(o, calls{pool, o.wait}, log.Named("tools"), registry)
+	if err != nil {
+		return nil, nil, err
+	}
+	l.Tools = toolLimits(o)
 	server, err := sidecar.New(sidecar.Options{
-		Listen: o.listen, AdminListen: o.adminListen, Runner: runner{pool, o.timeout.Seconds()}, Limits: l, Drain: o.drain, Logger: log, Registry: registry,
+		Listen: o.listen, AdminListen: o.adminListen, Runner: runner{pool, o.timeout.Seconds()}, Limits: l, Drain: o.drain, Hurry: o.hurry, Logger: log, Registry: registry,
 		InForce: func(l sidecar.Limits) sidecar.Limits { return learnt(l, pool.Told()) },
-		Ready:   pool.Ready, Version: version.Of(), Mounts: noTools(),
+		Ready:   o.ready(pool, proxy), Version: version.Of(), Mounts: mounts(proxy),
 	})
 	return server, pool, err
 }
@@ -69,17 +71,28 @@ type runner struct {
 // Run shortens the default timeout to the pool's longest when the pool refuses
 // it: the caller has not asked for it.
 func (r runner) Run(ctx context.Context, req *wire.Request, sink wire.Sink) (*wire.Result, error) {
-	known := r.Told() != nil
-	res, err := r.Client.Run(ctx, req, sink)
+	run := func(req *wire.Request) (*wire.Result, error) { return r.Client.Run(ctx, req, sink) }
+	if req.TimeoutSeconds != r.timeout {
+		return run(req)
+	}
+	return shortened(ctx, r.Client, req, run)
+}
+
+// shortened runs what may take as long as the pool allows. When that is not
+// known yet and the pool refuses the timeout, so that nothing ran, it is asked
+// for its longest.
+func shortened(ctx context.Context, pool *client.Client, req *wire.Request, run func(*wire.Request) (*wire.Result, error)) (*wire.Result, error) {
+	known := pool.Told() != nil
+	res, err := run(req)
 	e, typed := errors.AsType[*api.Error](err)
-	if known || !typed || e.Code != api.BadRequest || e.Executed != api.No || req.TimeoutSeconds != r.timeout || r.Learn(ctx) != nil {
+	if known || !typed || e.Code != api.BadRequest || e.Executed != api.No || pool.Learn(ctx) != nil {
 		return res, err
 	}
 	shorter := *req
-	if shorter.TimeoutSeconds = r.Told().Limits.MaxRun.Seconds(); shorter.TimeoutSeconds >= req.TimeoutSeconds {
+	if shorter.TimeoutSeconds = pool.Told().Limits.MaxRun.Seconds(); shorter.TimeoutSeconds >= req.TimeoutSeconds {
 		return res, err
 	}
-	return r.Client.Run(ctx, &shorter, sink)
+	return run(&shorter)
 }
 
 // learnt are the limits with what the pool said of itself, if it did.
@@ -90,23 +103,16 @@ func learnt(l sidecar.Limits, told *api.ServiceLimits) sidecar.Limits {
 	t := told.Limits
 	l.Request.MaxTimeout = sidecar.Seconds(t.MaxRun.Seconds())
 	l.Request.DefaultTimeout = min(l.Request.DefaultTimeout, l.Request.MaxTimeout)
+	if l.Tools != nil {
+		tools := *l.Tools
+		tools.MaxTimeout = min(tools.MaxTimeout, l.Request.MaxTimeout)
+		l.Tools = &tools
+	}
 	l.Sandbox = sidecar.SandboxLimits{
-		Isolation: told.Isolation, MemoryBy: told.MemoryBy, PythonVersion: told.PythonVersion, Preload: told.Preload, Network: told.Network,
+		Isolation: told.Isolation, MemoryBy: told.MemoryBy, CPUBy: told.CPUBy, PythonVersion: told.PythonVersion, Preload: told.Preload,
+		Network: told.Network, NetworkProof: told.NetworkProof,
 		MemoryBytes: t.MemoryBytes, DiskBytes: t.DiskBytes, DiskFiles: t.DiskFiles, Processes: t.Processes, OpenFiles: t.OpenFiles,
 		OutputBytes: t.OutputBytes, FilesBytes: t.FilesBytes,
 	}
 	return l
-}
-
-// noTools refuses the hook in words: a tool must never run in the agent because
-// a sidecar said nothing.
-func noTools() []sidecar.Mounted {
-	refuse := func(context.Context, *fasthttp.RequestCtx, []byte) (func(*bufio.Writer), *api.Error) {
-		return nil, api.Errorf(api.Unsandboxable, "cannot run a tool in a sandbox: tool calls on Kubernetes are not there yet").Because("not_on_kubernetes")
-	}
-	var all []sidecar.Mounted
-	for _, path := range []string{"/v1/tools/hello", "/v1/tools/call"} {
-		all = append(all, sidecar.Mounted{Path: path, Method: http.MethodPost, BodyBytes: 16 << 20, Serve: refuse})
-	}
-	return all
 }

@@ -7,8 +7,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -20,14 +22,17 @@ import (
 	"github.com/code-sandbox/code-sandbox/cmd/program"
 	"github.com/code-sandbox/code-sandbox/pool"
 	"github.com/code-sandbox/code-sandbox/pool/api"
+	"github.com/code-sandbox/code-sandbox/pool/api/client"
 	"github.com/code-sandbox/code-sandbox/pool/pooltest"
 	"github.com/code-sandbox/code-sandbox/pool/server"
 	"github.com/code-sandbox/code-sandbox/pool/wire"
+	"github.com/code-sandbox/code-sandbox/sidecar"
+	"github.com/code-sandbox/code-sandbox/toolproxy"
 )
 
 type anybody struct{}
 
-func (anybody) Resolve(_ context.Context, token string) (pool.Caller, error) {
+func (anybody) Resolve(_ context.Context, token string, _ netip.Addr) (pool.Caller, error) {
 	if token != "the token" {
 		return pool.Caller{}, api.Errorf(api.Unauthenticated, "no")
 	}
@@ -41,6 +46,9 @@ func startPool(t *testing.T, address string, cert tls.Certificate) (stop func())
 	limits.MaxRun = 20 * time.Second
 	template := pool.Template{Limits: limits}
 	fake := &pooltest.Fake{Run: func(ctx context.Context, s *pooltest.FakeSandbox, req *wire.Request, sink wire.Sink) (*wire.Result, error) {
+		if len(req.Call) > 0 {
+			return called(req), nil
+		}
 		if req.Code == "hang" {
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
@@ -53,8 +61,8 @@ func startPool(t *testing.T, address string, cert tls.Certificate) (stop func())
 	}
 	s, err := server.New(server.Options{
 		Listen: address, AdminListen: "127.0.0.1:0", TLS: &tls.Config{Certificates: []tls.Certificate{cert}}, Pool: p, Callers: anybody{},
-		Template: func(context.Context, pool.Caller, *wire.Request) (pool.Template, error) { return template, nil },
-		Told:     api.ServiceLimits{Isolation: "pod", Network: "none", Limits: limits}, Limits: server.DefaultLimits(), Drain: 100 * time.Millisecond,
+		Template: func(context.Context, pool.Caller, *api.RunBody) (pool.Template, error) { return template, nil },
+		Told:     api.ServiceLimits{Isolation: "pod", MemoryBy: "cgroup", CPUBy: "cgroup", Network: "none", Limits: limits}, Limits: server.DefaultLimits(), Drain: 100 * time.Millisecond,
 		Logger: hclog.NewNullLogger(), Registry: prometheus.NewRegistry(),
 	})
 	if err != nil {
@@ -104,6 +112,29 @@ func get(t *testing.T, url string) (int, string) {
 	return res.StatusCode, string(b)
 }
 
+// startSidecar starts a sidecar that waits a second for its pool.
+func startSidecar(t *testing.T, address, token string, ca []byte, more ...string) (s *sidecar.Server, pool *client.Client, stop func()) {
+	t.Helper()
+	o, err := parse(append([]string{"--pool", address, "--pool-name", "pool.test", "--pool-ca", string(ca), "--token-file", token,
+		"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--wait", "1s", "--log-level", "error"}, more...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, pool, err = build(o); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go pool.Keep(ctx)
+	go func() { done <- s.Run(ctx) }()
+	return s, pool, func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // The whole way: sidecar, client, TLS, server, pool, and a pool that comes
 // late, goes, and comes back.
 func TestSidecar(t *testing.T) {
@@ -112,19 +143,7 @@ func TestSidecar(t *testing.T) {
 	if err := os.WriteFile(token, []byte("the token"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o, err := parse([]string{"--pool", address, "--pool-name", "pool.test", "--pool-ca", string(ca), "--token-file", token,
-		"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--wait", "1s", "--log-level", "error"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, pool, err := build(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go pool.Keep(ctx)
-	go func() { done <- s.Run(ctx) }()
+	s, pool, stopSidecar := startSidecar(t, address, token, ca)
 	url, admin := "http://"+s.Addr().String(), "http://"+s.AdminAddr().String()
 
 	// At t=0 there is no pool: alive, not ready, and a run waits and is refused.
@@ -152,7 +171,7 @@ func TestSidecar(t *testing.T) {
 	if status, _ := get(t, admin+"/readyz"); status != 200 {
 		t.Error(status)
 	}
-	if _, body := get(t, url+"/limits"); !strings.Contains(body, `"max_timeout_seconds":20`) || !strings.Contains(body, `"isolation":"pod"`) {
+	if _, body := get(t, url+"/limits"); !strings.Contains(body, `"max_timeout_seconds":20`) || !strings.Contains(body, `"isolation":"pod","memory_by":"cgroup","cpu_by":"cgroup"`) {
 		t.Error(body)
 	}
 	if status, body := post(t, url+"/run_python", `{"code":"x","timeout_seconds":21}`); status != 400 {
@@ -176,14 +195,7 @@ func TestSidecar(t *testing.T) {
 	if status, body := post(t, url+"/run_python", `{"code":"again"}`); status != 200 {
 		t.Error(status, body)
 	}
-	// The hook is refused in words.
-	if status, body := post(t, url+"/v1/tools/call", `{}`); status != 422 || !strings.Contains(body, "not there yet") {
-		t.Error(status, body)
-	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	stopSidecar()
 }
 
 func TestFlags(t *testing.T) {
@@ -199,14 +211,26 @@ func TestFlags(t *testing.T) {
 	f("not both", "--pool", "p:1", "--pool-ca", "x", "--pool-ca-file", "y")
 	f("--timeout", "--pool", "p:1", "--pool-ca", "x", "--timeout", "0s")
 	f("--log-level", "--pool", "p:1", "--pool-ca", "x", "--log-level", "loud")
+	f("the mode is", "--pool", "p:1", "--pool-ca", "x", "--tools", "maybe")
+	f("an address of this pod alone", "--pool", "p:1", "--pool-ca", "x", "--listen", "0.0.0.0:8900")
+	f("an address of this pod alone", "--pool", "p:1", "--pool-ca", "x", "--listen", ":8900")
 	f("is not a flag", "--pool", "p:1", "--pool-ca", "x", "extra")
 	// As the injector sets them.
 	t.Setenv("CODE_SANDBOX_POOL", "pool:8443")
 	t.Setenv("CODE_SANDBOX_POOL_CA", "PEM")
 	t.Setenv("CODE_SANDBOX_TOKEN_FILE", "/t")
 	t.Setenv("CODE_SANDBOX_POD_UID", "u")
-	t.Setenv("CODE_SANDBOX_TOOLS", "off")
+	for name, value := range map[string]string{"TOOLS": "audit", "TOOLS_INCLUDE": "a*", "TOOLS_EXCLUDE": "b", "TOOLS_CONTEXT": "inline", "TOOL_ENV_ALLOW": "TZ",
+		"TOOL_TIMEOUT": "400", "ALLOW_RESULTS": "Command", "TOOL_GRANT": "a=b.example:443 c=d.example", "REQUIRE_HOOK": "true"} {
+		t.Setenv("CODE_SANDBOX_"+name, value)
+	}
 	o, err := parse(nil)
+	want := toolproxy.Policy{Mode: "audit", Include: []string{"a*"}, Exclude: []string{"b"}, Context: "inline", EnvAllow: []string{"TZ"}, AllowResults: []string{"Command"},
+		Grants:  []toolproxy.Grant{{Tool: "a", Hosts: []string{"b.example:443"}}, {Tool: "c", Hosts: []string{"d.example:80", "d.example:443"}}},
+		Timeout: 400 * time.Second, MaxTimeout: 400 * time.Second}
+	if got := o.policy(); !o.requireHook || !reflect.DeepEqual(got, want) {
+		t.Errorf("the policy is %+v, not %+v", got, want)
+	}
 	if err != nil || o.pool != "pool:8443" || o.poolCA != "PEM" || o.tokenFile != "/t" || o.podUID != "u" {
 		t.Error(o, err)
 	}

@@ -6,6 +6,7 @@ import "github.com/code-sandbox/code-sandbox/pool/wire"
 // Traceparent and X-Request-Id.
 const (
 	RunsPath   = "/v1/runs"   // POST a RunBody, get Lines or a Failure
+	CopiesPath = "/v1/copies" // POST a CopyBody, get {} or a Failure
 	LimitsPath = "/v1/limits" // GET ServiceLimits
 	// DeadlineHeader says for how many milliseconds the client waits at most,
 	// from the arrival of the request on.
@@ -20,8 +21,16 @@ const Draining = "draining"
 // so that nothing is sent to a pool that is gone or lets nobody in.
 type RunBody struct {
 	Request *wire.Request `json:"request"`
+	// Copy makes the sandbox a copy of the caller's own program, for the tool
+	// call that Request is. The image is never the client's to name.
+	Copy *wire.Copy `json:"copy,omitempty"`
 	// Stream asks for the output while it is written, ahead of the result.
 	Stream bool `json:"stream,omitempty"`
+}
+
+// CopyBody asks for a copy of the caller's own program to be made ahead of a call.
+type CopyBody struct {
+	Copy *wire.Copy `json:"copy"`
 }
 
 // Line is one line of the answer to a run: a piece of output, or at the end the
@@ -46,6 +55,7 @@ type ServiceLimits struct {
 	// The rest is what a program finds, as in the sidecar's own limits.
 	Isolation     string      `json:"isolation"`
 	MemoryBy      string      `json:"memory_by"`
+	CPUBy         string      `json:"cpu_by,omitempty"`
 	PythonVersion string      `json:"python_version,omitempty"`
 	Preload       []string    `json:"preload"`
 	Network       string      `json:"network"`                 // "dns" or "none"

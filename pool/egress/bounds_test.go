@@ -8,10 +8,16 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/code-sandbox/code-sandbox/pool/wire"
 )
 
 // A call has so many bytes, in both directions and over all connections.
@@ -123,6 +129,60 @@ func TestRequests(t *testing.T) {
 	}
 	f(200)
 	f(http.StatusTooManyRequests)
+}
+
+// quick is a listener of a program that connects and hangs up at once, so many
+// times, and then waits.
+type quick struct {
+	times    int
+	accepted int
+	closed   chan struct{}
+	once     sync.Once
+}
+
+func (q *quick) Accept() (net.Conn, error) {
+	if q.accepted == q.times {
+		<-q.closed
+		return nil, net.ErrClosed
+	}
+	q.accepted++
+	ours, program := net.Pipe()
+	return ours, program.Close()
+}
+
+func (q *quick) Close() error {
+	q.once.Do(func() { close(q.closed) })
+	return nil
+}
+
+func (q *quick) Addr() net.Addr { return &net.TCPAddr{} }
+
+// A call has so many connections in its whole life, whatever comes of them: each is
+// a handshake of the pool's. No more are fetched, and the call ends as any other.
+func TestConnectionsWithoutRequests(t *testing.T) {
+	f := func(times, want int) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			log := &strings.Builder{}
+			p, err := New(Options{Logger: hclog.New(&hclog.LoggerOptions{Output: log}), Registry: prometheus.NewRegistry(), Lookup: names(nil)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			q := &quick{times: times, closed: make(chan struct{})}
+			s := p.Serve(q, "sb-1", &wire.Egress{Tool: "search", Hosts: []string{"api.example:80"}})
+			synctest.Wait() // nothing goes on any more
+			if q.accepted != want {
+				t.Errorf("%d of %d connections were fetched, want %d", q.accepted, times, want)
+			}
+			s.Close()
+			if log.Len() > 0 {
+				t.Errorf("the log says %s", log)
+			}
+		})
+	}
+	f(10, 10)
+	f(maxConnections, maxConnections)
+	f(2*maxConnections, maxConnections)
 }
 
 // Nothing outlives its sandbox: neither a tunnel nor a request that hangs.

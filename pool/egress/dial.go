@@ -38,11 +38,12 @@ func (s *Session) dial(ctx context.Context, _, target string) (net.Conn, error) 
 	if err != nil {
 		return nil, err
 	}
-	own, failure := s.proxy.opts.Own(), error(nil)
+	own := s.proxy.opts.Own()
+	var failure error
 	for _, a := range addresses {
 		a = a.Unmap()
 		place := net.JoinHostPort(a.String(), port)
-		if why := Address(a, slices.Contains(s.egress.Hosts, place), own); why != nil {
+		if why := s.proxy.judge(a, slices.Contains(s.egress.Hosts, place), own); why != nil {
 			failure = errors.Join(failure, fmt.Errorf("%w: %s leads to an address that is closed: %w", errDenied, host, why))
 			continue
 		}

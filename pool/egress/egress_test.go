@@ -179,54 +179,6 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// The address that was judged is the one that is connected to: a name server
-// that answers otherwise the second time changes nothing.
-func TestRebinding(t *testing.T) {
-	plain, _ := servers(t)
-	asked := 0
-	b := newBench(t, []string{"turn.example:" + plain}, func(o *Options) {
-		o.Lookup = func(context.Context, string) ([]netip.Addr, error) {
-			asked++
-			return []netip.Addr{netip.MustParseAddr([]string{"192.0.2.1", "127.0.0.1"}[min(asked, 2)-1])}, nil
-		}
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://turn.example:"+plain, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The first answer is an address that nobody has: whatever comes of it, not the server.
-	if res, err := b.client.Do(req); err == nil {
-		_ = res.Body.Close()
-		if res.StatusCode == http.StatusOK {
-			t.Error("the name was looked up again for the connection")
-		}
-	}
-	// The second request is judged anew.
-	if code, body := b.get(t, "http://turn.example:"+plain); code != http.StatusForbidden {
-		t.Errorf("%d %s", code, body)
-	}
-	// One closed address among open ones is left out.
-	two := newBench(t, []string{"two.example:" + plain}, func(o *Options) {
-		o.Lookup = func(context.Context, string) ([]netip.Addr, error) {
-			return []netip.Addr{netip.MustParseAddr("::ffff:127.0.0.1"), netip.MustParseAddr("64:ff9b::7f00:1")}, nil
-		}
-	})
-	if code, body := two.get(t, "http://two.example:"+plain); code != http.StatusForbidden {
-		t.Errorf("%d %s", code, body)
-	}
-}
-
-// A grant of the address itself opens it for granted names as well.
-func TestNamedAddress(t *testing.T) {
-	plain, _ := servers(t)
-	b := newBench(t, []string{"api.example:" + plain, "127.0.0.1:" + plain}, local)
-	if code, body := b.get(t, "http://api.example:"+plain); code != 200 {
-		t.Errorf("%d %s", code, body)
-	}
-}
-
 func TestAddress(t *testing.T) {
 	f := func(address string, open, openNamed bool) {
 		t.Helper()
@@ -248,6 +200,80 @@ func TestAddress(t *testing.T) {
 	for _, a := range []string{"169.254.169.254", "169.254.170.2", "::ffff:169.254.169.254", "fe80::1", "fd00:ec2::254", "100.100.100.200", "168.63.129.16",
 		"0.0.0.0", "::", "224.0.0.1", "255.255.255.255", "ff02::1", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1", "::127.0.0.1"} {
 		f(a, false, false)
+	}
+}
+
+// On a cluster the operator says which private addresses a grant can open, and
+// what none opens: the proxy stands where more is in reach than of an agent.
+func TestSettings(t *testing.T) {
+	plain, _ := servers(t)
+	f := func(want int, says string, hosts []string, at string, change func(*Options)) {
+		t.Helper()
+		b := newBench(t, hosts, local, change)
+		if code, body := b.get(t, "http://"+at+":"+plain); code != want || !strings.Contains(body, says) {
+			t.Errorf("%d %s", code, body)
+		}
+	}
+	private := func(list ...string) func(*Options) {
+		return func(o *Options) {
+			o.Private = []netip.Prefix{}
+			for _, p := range list {
+				o.Private = append(o.Private, netip.MustParsePrefix(p))
+			}
+		}
+	}
+	never := func(o *Options) { o.Never = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")} }
+	both := func(o *Options) { private("127.0.0.0/8")(o); never(o) }
+	named := []string{"127.0.0.1:" + plain, "api.example:" + plain}
+	// The address is named by the grant: it is open, unless the operator says no.
+	f(200, "GET", named, "127.0.0.1", func(*Options) {})
+	f(403, "is this machine", named, "127.0.0.1", private())
+	f(403, "is this machine", named, "127.0.0.1", private("10.0.0.0/8"))
+	f(200, "GET", named, "127.0.0.1", private("127.0.0.0/30"))
+	f(200, "GET", named, "api.example", private("127.0.0.0/30"))
+	f(403, "closed by the settings", named, "127.0.0.1", never)
+	f(403, "closed by the settings", named, "api.example", never)
+	// It is said of an address in a network that is open: no counts.
+	f(403, "closed by the settings", named, "127.0.0.1", both)
+	f(403, "closed by the settings", named, "api.example", both)
+	// What nobody names is closed in either case.
+	f(403, "is this machine", named[1:], "api.example", private("127.0.0.0/30"))
+}
+
+// Grants are the agents' words: there are only so many values of a label.
+func TestToolsAreBounded(t *testing.T) {
+	p, err := New(Options{Logger: hclog.NewNullLogger(), Registry: prometheus.NewRegistry(), Lookup: names(nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := func(tool, want string) {
+		t.Helper()
+		s := p.Serve(&quick{closed: make(chan struct{})}, "sb-1", &wire.Egress{Tool: tool, Hosts: []string{"api.example:80"}})
+		s.ends("other.example:80", denied, "it is not granted")
+		s.Close()
+		if s.label != want {
+			t.Errorf("%.50q is counted as %q, want %q", tool, s.label, want)
+		}
+	}
+	f(strings.Repeat("x", maxToolName+1), otherTools)
+	for i := range maxTools {
+		tool := fmt.Sprint("tool-", i)
+		f(tool, tool)
+	}
+	f("late", otherTools)
+	f("later", otherTools)
+	f("tool-1", "tool-1")
+	for what, c := range map[string]prometheus.Collector{"requests": p.metrics.requests, "bytes sent and received": p.metrics.bytes} {
+		want := maxTools + 1
+		if what != "requests" {
+			want *= 2
+		}
+		if n := testutil.CollectAndCount(c); n != want {
+			t.Errorf("%d rows are of %s, want %d", n, what, want)
+		}
+	}
+	if n := testutil.ToFloat64(p.metrics.requests.WithLabelValues(otherTools, denied)); n != 3 {
+		t.Errorf("%g requests are counted together", n)
 	}
 }
 

@@ -53,6 +53,22 @@ func failure(err error) (status int, outcome string) {
 	return http.StatusBadGateway, failed
 }
 
+// unanswered stands in the log for an error that may quote what the host sent.
+const unanswered = "the host gave no answer that can be passed on"
+
+// withoutContent is what of an error of a request may be logged.
+func withoutContent(err error) string {
+	if made, ok := errors.AsType[*dialError](err); ok {
+		return made.Error()
+	}
+	for _, known := range []error{errBytes, context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	return unanswered
+}
+
 // tunnel connects the two ends and copies bytes until one of them ends.
 func (s *Session) tunnel(ctx context.Context, w http.ResponseWriter, target string) {
 	there, err := s.dial(ctx, "tcp", target)
@@ -112,7 +128,8 @@ func (s *Session) forward(ctx context.Context, w http.ResponseWriter, r *http.Re
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			status, outcome := failure(err)
-			s.answer(w, target, status, outcome, err.Error())
+			s.ends(target, outcome, withoutContent(err))
+			reply(w, status, err.Error())
 		},
 	}
 	proxy.ServeHTTP(w, r.WithContext(ctx))

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -15,13 +16,36 @@ const (
 	refused = "bad_request" // it is no request for a proxy
 )
 
+// maxTools bounds the values of the label tool, and maxToolName the bytes of one:
+// other grants, and those that come later, are counted together as otherTools.
+const (
+	maxTools    = 256
+	maxToolName = 200
+	otherTools  = "(others)"
+)
+
 type metrics struct {
 	requests *prometheus.CounterVec
 	bytes    *prometheus.CounterVec
+
+	mu    sync.Mutex
+	tools map[string]bool
+}
+
+// tool is the label of a grant's tool.
+func (m *metrics) tool(name string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.tools[name] && len(m.tools) >= maxTools || len(name) > maxToolName {
+		return otherTools
+	}
+	m.tools[name] = true
+	return name
 }
 
 func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
+		tools: map[string]bool{},
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "code_sandbox_egress_requests_total",
 			Help: "Requests of tools to the egress proxy, by the grant's tool and what became of them.",

@@ -2,7 +2,6 @@ package egress
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log"
 	"net"
@@ -20,6 +19,7 @@ import (
 type Session struct {
 	proxy     *Proxy
 	egress    *wire.Egress
+	label     string // the tool in metrics
 	log       hclog.Logger
 	server    *http.Server
 	transport *http.Transport
@@ -35,17 +35,19 @@ type Session struct {
 	denied []string
 }
 
-// Serve begins to answer on a listener of a sandbox, which Close closes.
+// Serve begins to answer what comes from a listener of a sandbox, which Close
+// closes. Who is behind it the listener has made sure of.
 func (p *Proxy) Serve(listener net.Listener, sandbox string, e *wire.Egress) *Session {
 	ctx, end := context.WithCancel(context.Background())
 	s := &Session{
-		proxy: p, egress: e, log: p.opts.Logger.With("sandbox", sandbox, "tool", e.Tool),
+		proxy: p, egress: e, label: p.metrics.tool(e.Tool), log: p.opts.Logger.With("sandbox", sandbox, "tool", e.Tool),
 		ctx: ctx, end: end,
 	}
 	s.left.Store(p.opts.Bytes)
-	// One transport a sandbox: no connection outlives it or serves another.
+	// One transport a sandbox, one connection a request: none outlives it or serves
+	// another. What a host says unasked on an idle one would be logged.
 	s.transport = &http.Transport{
-		DialContext: s.dial, MaxConnsPerHost: maxOpen, MaxResponseHeaderBytes: headerBytes, IdleConnTimeout: idleTimeout,
+		DialContext: s.dialAsked, DisableKeepAlives: true, MaxConnsPerHost: maxOpen, MaxResponseHeaderBytes: headerBytes,
 		ResponseHeaderTimeout: idleTimeout, DisableCompression: true,
 	}
 	s.server = &http.Server{
@@ -53,7 +55,8 @@ func (p *Proxy) Serve(listener net.Listener, sandbox string, e *wire.Egress) *Se
 		ErrorLog: log.New(io.Discard, "", 0), // what a program sends is no news
 	}
 	s.work.Go(func() {
-		if err := s.server.Serve(&few{Listener: listener, turns: make(chan struct{}, maxOpen)}); !errors.Is(err, http.ErrServerClosed) {
+		err := s.server.Serve(&few{Listener: listener, turns: make(chan struct{}, maxOpen), left: maxConnections, done: ctx.Done()})
+		if ctx.Err() == nil {
 			s.log.Warn("egress ended early", "error", err)
 		}
 	})
@@ -70,8 +73,8 @@ func (s *Session) Close() []string {
 	_ = s.server.Close() // the listener's error is nobody's to act on
 	s.work.Wait()
 	s.transport.CloseIdleConnections()
-	s.proxy.metrics.bytes.WithLabelValues(s.egress.Tool, "sent").Add(float64(s.sent.Load()))
-	s.proxy.metrics.bytes.WithLabelValues(s.egress.Tool, "received").Add(float64(s.received.Load()))
+	s.proxy.metrics.bytes.WithLabelValues(s.label, "sent").Add(float64(s.sent.Load()))
+	s.proxy.metrics.bytes.WithLabelValues(s.label, "received").Add(float64(s.received.Load()))
 	return s.denied
 }
 
@@ -113,13 +116,18 @@ func (s *Session) begin() bool {
 // answer is an answer of our own, counted and logged.
 func (s *Session) answer(w http.ResponseWriter, target string, status int, outcome, why string) {
 	s.ends(target, outcome, why)
+	reply(w, status, why)
+}
+
+// reply tells the program why there is no answer of a host.
+func reply(w http.ResponseWriter, status int, why string) {
 	w.Header().Set("Connection", "close")
 	http.Error(w, "code-sandbox: "+why, status)
 }
 
 // ends counts and logs a request, and remembers a host that was denied.
 func (s *Session) ends(target, outcome, why string) {
-	s.proxy.metrics.requests.WithLabelValues(s.egress.Tool, outcome).Inc()
+	s.proxy.metrics.requests.WithLabelValues(s.label, outcome).Inc()
 	if outcome == allowed {
 		s.log.Info("egress allowed", "host", target)
 		return
@@ -132,19 +140,28 @@ func (s *Session) ends(target, outcome, why string) {
 	}
 }
 
-// few accepts so many connections at once; others wait in the kernel's queue.
+// few accepts so many connections at once, and so many at all: on a cluster each
+// costs the pool a handshake, whatever comes of it. Others wait in the kernel's
+// queue. One goroutine accepts.
 type few struct {
 	net.Listener
 	turns chan struct{}
+	left  int
+	done  <-chan struct{} // closed at the end of the session
 }
 
 func (f *few) Accept() (net.Conn, error) {
+	if f.left == 0 {
+		<-f.done
+		return nil, net.ErrClosed
+	}
 	f.turns <- struct{}{}
 	conn, err := f.Listener.Accept()
 	if err != nil {
 		<-f.turns
 		return nil, err
 	}
+	f.left--
 	return &turn{Conn: conn, release: sync.OnceFunc(func() { <-f.turns })}, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -22,15 +23,20 @@ import (
 )
 
 const (
-	// reviewPause and reviewBurst bound the verifications of tokens that name
-	// one pod. A sidecar has a new token every few minutes.
+	// reviewPause and reviewBurst bound the verifications of tokens that name one
+	// pod: of those that come from its own address, and of all others together. A
+	// sidecar has a new token every few minutes.
 	reviewPause = time.Second
 	reviewBurst = 5
 	// reviewBound is what one verification may take.
 	reviewBound = 5 * time.Second
-	// reviewsAtOnce and waitersAtOnce bound what strangers can set going.
-	reviewsAtOnce = 16
-	waitersAtOnce = 64
+	// reviewsAtOnce bounds the verifications under way for pods that call
+	// themselves, strangersAtOnce those for others, waitersAtOnce the waits for
+	// pods that are not known yet, and waitersOfOne those of one address.
+	reviewsAtOnce   = 64
+	strangersAtOnce = 16
+	waitersAtOnce   = 64
+	waitersOfOne    = 16
 )
 
 // CallersOptions configures Callers. A field that is zero has the default named
@@ -46,6 +52,11 @@ type CallersOptions struct {
 	CacheSize        int
 	// Lag (2 s) is how long the watch may take to show a pod that calls.
 	Lag time.Duration
+	// Enrolled (nothing) is called for each enrolled namespace and returns soon
+	// after ctx ends; Gone (nothing) for each caller that will not call again. It
+	// must not block.
+	Enrolled func(ctx context.Context, namespace string)
+	Gone     func(pool.Caller)
 	// Logger (none) and Registerer (a registry that nobody reads).
 	Logger     hclog.Logger
 	Registerer prometheus.Registerer
@@ -64,7 +75,8 @@ type Callers struct {
 	good, bad *lru.Cache[[sha256.Size]byte, verdict]
 	flights   singleflight.Group
 	reviews   chan struct{} // one place for each verification under way
-	waiters   chan struct{} // and for each wait for a pod to be seen
+	strangers chan struct{} // likewise, of tokens from another address than the pod's
+	waiters   waiters
 	resolved  *prometheus.CounterVec
 	reviewed  *prometheus.CounterVec
 }
@@ -104,7 +116,7 @@ func NewCallers(opts CallersOptions) (*Callers, error) {
 	}
 	c := &Callers{
 		opts: opts, log: opts.Logger, directory: newDirectory(opts.Client, opts.Logger), ready: make(chan struct{}),
-		reviews: make(chan struct{}, reviewsAtOnce), waiters: make(chan struct{}, waitersAtOnce),
+		reviews: make(chan struct{}, reviewsAtOnce), strangers: make(chan struct{}, strangersAtOnce), waiters: waiters{from: map[netip.Addr]int{}},
 		resolved: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "code_sandbox_callers_total", Help: "Tokens shown to the pool, by what became of them.",
 		}, []string{"result"}),
@@ -112,6 +124,7 @@ func NewCallers(opts CallersOptions) (*Callers, error) {
 			Name: "code_sandbox_token_reviews_total", Help: "Tokens verified by the API server.",
 		}, []string{"result"}),
 	}
+	c.directory.enrols, c.directory.ends = opts.Enrolled, opts.Gone
 	var err error
 	for _, to := range []**lru.Cache[[sha256.Size]byte, verdict]{&c.good, &c.bad} {
 		if *to, err = lru.New[[sha256.Size]byte, verdict](opts.CacheSize); err != nil {
@@ -135,8 +148,8 @@ func (c *Callers) Run(ctx context.Context) error {
 }
 
 // Resolve implements pool.Callers.
-func (c *Callers) Resolve(ctx context.Context, token string) (pool.Caller, error) {
-	caller, err := c.resolve(ctx, token)
+func (c *Callers) Resolve(ctx context.Context, token string, from netip.Addr) (pool.Caller, error) {
+	caller, err := c.resolve(ctx, token, from)
 	if err != nil {
 		c.resolved.WithLabelValues(string(err.Code)).Inc()
 		return pool.Caller{}, err
@@ -145,19 +158,19 @@ func (c *Callers) Resolve(ctx context.Context, token string) (pool.Caller, error
 	return caller, nil
 }
 
-func (c *Callers) resolve(ctx context.Context, token string) (pool.Caller, *api.Error) {
+func (c *Callers) resolve(ctx context.Context, token string, from netip.Addr) (pool.Caller, *api.Error) {
 	said, err := readClaims(token, c.opts.Audience, time.Now())
 	if err != nil {
 		return pool.Caller{}, unauthenticated("%s", err)
 	}
-	pod, failure := c.pod(ctx, said)
+	pod, failure := c.pod(ctx, said, from)
 	if failure != nil {
 		return pool.Caller{}, failure
 	}
-	if failure := c.verify(ctx, token, said, pod); failure != nil {
+	if failure := c.verify(ctx, token, said, c.laneOf(pod, from)); failure != nil {
 		return pool.Caller{}, failure
 	}
-	return pool.Caller{Tenant: said.namespace, Name: said.pod + "." + said.uid}, nil
+	return callerOf(said.namespace, said.pod, said.uid), nil
 }
 
 func unauthenticated(format string, args ...any) *api.Error {
@@ -169,7 +182,7 @@ func unavailable(format string, args ...any) *api.Error {
 }
 
 // pod is the living pod that the token names.
-func (c *Callers) pod(ctx context.Context, said claims) (*resident, *api.Error) {
+func (c *Callers) pod(ctx context.Context, said claims, from netip.Addr) (*resident, *api.Error) {
 	select {
 	case <-c.ready:
 	default:
@@ -178,13 +191,11 @@ func (c *Callers) pod(ctx context.Context, said claims) (*resident, *api.Error) 
 	name := types.NamespacedName{Namespace: said.namespace, Name: said.pod}
 	pod, enrolled := c.directory.find(ctx, name, types.UID(said.uid), 0)
 	if pod == nil && enrolled {
-		select {
-		case c.waiters <- struct{}{}:
-			pod, enrolled = c.directory.find(ctx, name, types.UID(said.uid), c.opts.Lag)
-			<-c.waiters
-		default:
+		if !c.waiters.enter(from) {
 			return nil, unavailable("too many pods that are not known yet call at once")
 		}
+		pod, enrolled = c.directory.find(ctx, name, types.UID(said.uid), c.opts.Lag)
+		c.waiters.leave(from)
 	}
 	switch {
 	case !enrolled:
@@ -201,17 +212,17 @@ func (c *Callers) pod(ctx context.Context, said claims) (*resident, *api.Error) 
 
 // verify answers from what is remembered, or asks the API server, once for all
 // who show the same token.
-func (c *Callers) verify(ctx context.Context, token string, said claims, pod *resident) *api.Error {
+func (c *Callers) verify(ctx context.Context, token string, said claims, in lane) *api.Error {
 	hash := sha256.Sum256([]byte(token))
 	for _, known := range []*lru.Cache[[sha256.Size]byte, verdict]{c.good, c.bad} {
 		if v, ok := known.Get(hash); ok && time.Now().Before(v.until) {
 			return v.refused()
 		}
 	}
-	asked := c.flights.DoChan(string(hash[:]), func() (any, error) {
+	asked := c.flights.DoChan(in.name+string(hash[:]), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewBound)
 		defer cancel()
-		return c.review(ctx, token, hash, said, pod), nil
+		return c.review(ctx, token, hash, said, in), nil
 	})
 	select {
 	case answer := <-asked:
@@ -224,13 +235,13 @@ func (c *Callers) verify(ctx context.Context, token string, said claims, pod *re
 
 // review asks the API server, within what may be asked of it, and remembers
 // what it says.
-func (c *Callers) review(ctx context.Context, token string, hash [sha256.Size]byte, said claims, pod *resident) *api.Error {
-	if !pod.reviews.Allow() {
+func (c *Callers) review(ctx context.Context, token string, hash [sha256.Size]byte, said claims, in lane) *api.Error {
+	if !in.rate.Allow() {
 		return unavailable("too many tokens that name the pod %q were shown", said.pod)
 	}
 	select {
-	case c.reviews <- struct{}{}:
-		defer func() { <-c.reviews }()
+	case in.places <- struct{}{}:
+		defer func() { <-in.places }()
 	default:
 		return unavailable("too many tokens are being verified")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -123,7 +124,7 @@ func TestFlood(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 10000 {
 			all.Go(func() {
-				_, err := o.callers.Resolve(o.Context(), token("agents", "agent-1", "uid-1", life, fmt.Sprint(i)))
+				_, err := o.callers.Resolve(o.Context(), token("agents", "agent-1", "uid-1", life, fmt.Sprint(i)), netip.Addr{})
 				if err == nil {
 					o.Error("a forged token is good")
 				}
@@ -145,7 +146,7 @@ func TestSameTokenAtOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for range 100 {
 			all.Go(func() {
-				if _, err := o.callers.Resolve(o.Context(), good); err != nil {
+				if _, err := o.callers.Resolve(o.Context(), good, netip.Addr{}); err != nil {
 					o.Error(err)
 				}
 			})
@@ -162,7 +163,7 @@ func TestNewPodCalls(t *testing.T) {
 	inOffice(t, func(o *office) {
 		time.AfterFunc(time.Second, func() { o.pod("agent-2", "uid-2", nil) })
 		began := time.Now()
-		got, err := o.callers.Resolve(o.Context(), token("agents", "agent-2", "uid-2", life, "a"))
+		got, err := o.callers.Resolve(o.Context(), token("agents", "agent-2", "uid-2", life, "a"), netip.Addr{})
 		if err != nil || got.Name != "agent-2.uid-2" || time.Since(began) != time.Second {
 			o.Errorf("got %v, %v after %v", got, err, time.Since(began))
 		}
@@ -176,7 +177,7 @@ func TestCallerLeaves(t *testing.T) {
 		defer cancel()
 		o.answers(func(r *authenticationv1.TokenReview) error { time.Sleep(4 * time.Second); return o.good(r) })
 		began := time.Now()
-		_, err := o.callers.Resolve(ctx, token("agents", "agent-1", "uid-1", life, "a"))
+		_, err := o.callers.Resolve(ctx, token("agents", "agent-1", "uid-1", life, "a"), netip.Addr{})
 		if err == nil || time.Since(began) != time.Second {
 			o.Errorf("got %v after %v", err, time.Since(began))
 		}

@@ -37,12 +37,12 @@ func (d *Driver) Destroy(ctx context.Context, id string) error {
 // remove deletes the pod again and again until it is gone: an API server that
 // refuses or fails for a while does not cost capacity for ever.
 func (d *Driver) remove(ctx context.Context, e *entry, uid types.UID) error {
-	pods := d.opts.Client.CoreV1().Pods(d.opts.Pods.Namespace)
+	pods := d.opts.Client.CoreV1().Pods(e.name.Namespace)
 	var last error
 	for pause := retryLeast; ; pause = min(2*pause, retryMost) {
-		err := pods.Delete(ctx, e.id, deleteOptions(uid))
+		err := pods.Delete(ctx, e.name.Name, deleteOptions(uid))
 		if apierrors.IsConflict(err) { // another pod has the name, or somebody changed ours in this moment
-			if p, seeErr := pods.Get(ctx, e.id, metav1.GetOptions{}); seeErr == nil && p.UID != uid || apierrors.IsNotFound(seeErr) {
+			if p, seeErr := pods.Get(ctx, e.name.Name, metav1.GetOptions{}); seeErr == nil && p.UID != uid || apierrors.IsNotFound(seeErr) {
 				d.roster.forget(e)
 				return nil
 			}

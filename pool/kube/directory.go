@@ -3,6 +3,9 @@ package kube
 import (
 	"context"
 	"errors"
+	"net/netip"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +17,8 @@ import (
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/code-sandbox/code-sandbox/pool"
 )
 
 // directory knows the pods of the enrolled namespaces. It watches each of them
@@ -22,6 +27,10 @@ type directory struct {
 	client kubernetes.Interface
 	log    hclog.Logger
 	work   sync.WaitGroup
+	// enrols is called for each enrolled namespace, until ctx ends; ends for each
+	// pod of one that has ended or gone. Both may be nil.
+	enrols func(ctx context.Context, namespace string)
+	ends   func(pool.Caller)
 
 	mu       sync.Mutex
 	enrolled map[string]context.CancelFunc // by namespace
@@ -33,9 +42,19 @@ type directory struct {
 type resident struct {
 	uid     types.UID
 	account string
-	leaving bool // it is being deleted, or has ended
-	// reviews bounds how often tokens that name this pod are verified.
-	reviews *rate.Limiter
+	pod     *corev1.Pod // as far as agentOnly keeps it
+	leaving bool        // it is being deleted, or has ended
+	// own and strangers bound how often tokens that name this pod are verified,
+	// when they come from its own address and from others.
+	own, strangers *rate.Limiter
+}
+
+// at says whether an address is the pod's.
+func (r *resident) at(from netip.Addr) bool {
+	return slices.ContainsFunc(r.pod.Status.PodIPs, func(ip corev1.PodIP) bool {
+		own, err := netip.ParseAddr(ip.IP)
+		return err == nil && own.Unmap() == from
+	})
 }
 
 func newDirectory(client kubernetes.Interface, log hclog.Logger) *directory {
@@ -102,7 +121,7 @@ func (d *directory) enrol(ctx context.Context, namespace string) {
 			}
 		},
 	})
-	if err = errors.Join(err, pods.SetTransform(identityOnly), tellWatchErrors(pods, d.log.With("namespace", namespace))); err != nil {
+	if err = errors.Join(err, pods.SetTransform(agentOnly), tellWatchErrors(pods, d.log.With("namespace", namespace))); err != nil {
 		cancel()
 		d.log.Error("cannot watch the pods of an enrolled namespace", "namespace", namespace, "error", err)
 		return
@@ -110,6 +129,9 @@ func (d *directory) enrol(ctx context.Context, namespace string) {
 	d.enrolled[namespace] = cancel
 	d.log.Info("namespace enrolled", "namespace", namespace)
 	d.work.Go(func() { pods.RunWithContext(ctx) })
+	if d.enrols != nil {
+		d.work.Go(func() { d.enrols(ctx, namespace) })
+	}
 }
 
 // leave forgets a namespace that is enrolled no more.
@@ -124,26 +146,11 @@ func (d *directory) leave(namespace string) {
 	delete(d.enrolled, namespace)
 	for name := range d.pods {
 		if name.Namespace == namespace {
+			d.ended(d.pods[name].pod)
 			delete(d.pods, name)
 		}
 	}
 	d.log.Info("namespace is enrolled no more", "namespace", namespace)
-}
-
-// identityOnly keeps of a pod what tells who it is: of many pods, all else is
-// memory.
-func identityOnly(object any) (any, error) {
-	p, ok := object.(*corev1.Pod)
-	if !ok {
-		return object, nil
-	}
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: p.Name, Namespace: p.Namespace, UID: p.UID, ResourceVersion: p.ResourceVersion, DeletionTimestamp: p.DeletionTimestamp,
-		},
-		Spec:   corev1.PodSpec{ServiceAccountName: p.Spec.ServiceAccountName},
-		Status: corev1.PodStatus{Phase: p.Status.Phase},
-	}, nil
 }
 
 func nameOf(p *corev1.Pod) types.NamespacedName {
@@ -158,14 +165,18 @@ func (d *directory) seen(p *corev1.Pod) {
 	}
 	r := d.pods[nameOf(p)]
 	if r == nil || r.uid != p.UID {
-		r = &resident{uid: p.UID, reviews: rate.NewLimiter(rate.Every(reviewPause), reviewBurst)}
+		every := rate.Every(reviewPause)
+		r = &resident{uid: p.UID, own: rate.NewLimiter(every, reviewBurst), strangers: rate.NewLimiter(every, reviewBurst)}
 	} else {
 		copied := *r // who found it may be reading it
 		r = &copied
 	}
-	r.account = p.Spec.ServiceAccountName
+	r.account, r.pod = p.Spec.ServiceAccountName, p
 	r.leaving = p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 	d.pods[nameOf(p)] = r
+	if r.leaving {
+		d.ended(p)
+	}
 	close(d.changed)
 	d.changed = make(chan struct{})
 }
@@ -175,7 +186,35 @@ func (d *directory) gone(p *corev1.Pod) {
 	defer d.mu.Unlock()
 	if r := d.pods[nameOf(p)]; r != nil && r.uid == p.UID {
 		delete(d.pods, nameOf(p))
+		d.ended(p)
 	}
+}
+
+// ended tells of a pod that calls no more.
+func (d *directory) ended(p *corev1.Pod) {
+	if d.ends != nil {
+		d.ends(callerOf(p.Namespace, p.Name, string(p.UID)))
+	}
+}
+
+// callerOf is the pod as a caller of the pool: of two of one name, each is its own.
+func callerOf(namespace, pod, uid string) pool.Caller {
+	return pool.Caller{Tenant: namespace, Name: pod + "." + uid}
+}
+
+// podOf is the living pod that a caller is; nil when it is not known any more.
+func (d *directory) podOf(c pool.Caller) *corev1.Pod {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i := strings.LastIndexByte(c.Name, '.') // a uid has none
+	if i < 0 {
+		return nil
+	}
+	r := d.pods[types.NamespacedName{Namespace: c.Tenant, Name: c.Name[:i]}]
+	if r == nil || r.leaving || string(r.uid) != c.Name[i+1:] {
+		return nil
+	}
+	return r.pod
 }
 
 // find is the pod with that name and uid; nil when it is not known. The watch

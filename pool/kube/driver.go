@@ -25,7 +25,10 @@ type Driver struct {
 	metrics  *metrics
 	replica  string // fresh in each process: nothing of an earlier life is ours
 	informer cache.SharedIndexInformer
+	copies   copyWatches
+	forms    *forms
 	roster   *roster
+	notices  *notices
 	canary   *canary // nil without
 	ready    chan struct{}
 	// stop is closed when Run ends; work counts what Run waits for.
@@ -44,9 +47,12 @@ func New(opts Options) (*Driver, error) {
 	}
 	d := &Driver{
 		opts: opts, log: opts.Logger, replica: randomName("r-", 12),
-		roster: newRoster(), ready: make(chan struct{}), stop: make(chan struct{}),
+		roster: newRoster(), notices: newNotices(), ready: make(chan struct{}), stop: make(chan struct{}),
 	}
 	var err error
+	if d.forms, err = newForms(opts.Pods, d.replica); err != nil {
+		return nil, fmt.Errorf("cannot make a driver for pods: %w", err)
+	}
 	if d.metrics, err = newMetrics(opts.Registerer); err != nil {
 		return nil, fmt.Errorf("cannot make a driver for pods: cannot register metrics: %w", err)
 	}
@@ -55,16 +61,19 @@ func New(opts Options) (*Driver, error) {
 			return nil, fmt.Errorf("cannot make a driver for pods: %w", err)
 		}
 	}
-	// Sandboxes of all replicas: the reaper needs those of the dead.
-	d.informer = coreinformers.NewFilteredPodInformer(opts.Client, opts.Pods.Namespace, 0, cache.Indexers{},
-		func(o *metav1.ListOptions) { o.LabelSelector = LabelKind + "," + LabelReplica })
-	if err := errors.Join(d.informer.SetTransform(withoutManagedFields), tellWatchErrors(d.informer, d.log)); err != nil {
-		return nil, fmt.Errorf("cannot make a driver for pods: %w", err)
-	}
-	if _, err := d.informer.AddEventHandler(d.handler()); err != nil {
+	if d.informer, err = d.watchPods(opts.Pods.Namespace); err != nil {
 		return nil, fmt.Errorf("cannot make a driver for pods: %w", err)
 	}
 	return d, nil
+}
+
+// watchPods makes a watch of the sandboxes in a namespace, of all replicas: the
+// reaper needs those of the dead.
+func (d *Driver) watchPods(namespace string) (cache.SharedIndexInformer, error) {
+	informer := coreinformers.NewFilteredPodInformer(d.opts.Client, namespace, 0, cache.Indexers{},
+		func(o *metav1.ListOptions) { o.LabelSelector = LabelKind + "," + LabelReplica })
+	_, err := informer.AddEventHandler(d.handler())
+	return informer, errors.Join(err, informer.SetTransform(withoutManagedFields), tellWatchErrors(informer, d.log))
 }
 
 // randomName is a name of n characters after the prefix that was never used:

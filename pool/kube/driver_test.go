@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -115,6 +117,11 @@ func TestStartFails(t *testing.T) {
 	// The API server refuses, in its own words.
 	f(reasonRefused, api.NoCapacity, 0, "exceeded quota: pods", refuse(apierrors.NewForbidden(pods, "x", errText("exceeded quota: pods"))))
 	f(reasonRefused, api.NoCapacity, 0, "violates PodSecurity", refuse(apierrors.NewForbidden(pods, "x", errText("violates PodSecurity"))))
+	// The chart's own policy refuses what is not what was made here.
+	f(reasonMutated, api.Internal, 0, "and have limits", refuse(&apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, // as such a policy refuses
+		Message: "pods \"x\" is forbidden: ValidatingAdmissionPolicy 'code-sandbox-sandboxes' with binding 'code-sandbox-sandboxes' denied request: containers … and have limits",
+	}}))
 	// It fails, and it is not known whether there is a pod.
 	f(reasonAPIServer, api.NoCapacity, 0, "etcd", refuse(apierrors.NewInternalError(errText("etcd"))))
 	// Admission adds something.

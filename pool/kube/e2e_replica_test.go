@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -117,7 +118,7 @@ func TestCallers(t *testing.T) {
 	good := token(agents, audience, true)
 	want := pool.Caller{Tenant: agents.Name, Name: "agent." + string(agents.Get("agent").UID)}
 	agents.Eventually("callers are known", func(ctx context.Context) error {
-		got, err := callers.Resolve(ctx, good)
+		got, err := callers.Resolve(ctx, good, netip.Addr{})
 		if err == nil && got != want {
 			err = errors.New("it is " + got.Name)
 		}
@@ -125,7 +126,7 @@ func TestCallers(t *testing.T) {
 	})
 	f := func(token string, code api.Code, words string) {
 		t.Helper()
-		_, err := callers.Resolve(t.Context(), token)
+		_, err := callers.Resolve(t.Context(), token, netip.Addr{})
 		if e, ok := errors.AsType[*api.Error](err); !ok || e.Code != code || !strings.Contains(e.Message, words) {
 			t.Errorf("got %v, want %q, %q", err, code, words)
 		}
@@ -142,7 +143,7 @@ func TestCallers(t *testing.T) {
 		t.Fatal(err)
 	}
 	agents.Eventually("the pod's token is refused", func(ctx context.Context) error {
-		if _, err := callers.Resolve(ctx, good); err == nil {
+		if _, err := callers.Resolve(ctx, good, netip.Addr{}); err == nil {
 			return errors.New("it is good")
 		}
 		return nil
@@ -157,7 +158,7 @@ func TestCallers(t *testing.T) {
 		t.Fatal(err)
 	}
 	agents.Eventually("others are known", func(ctx context.Context) error {
-		_, err := callers.Resolve(ctx, token(others, audience, true))
+		_, err := callers.Resolve(ctx, token(others, audience, true), netip.Addr{})
 		return err
 	})
 }

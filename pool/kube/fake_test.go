@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -37,6 +38,7 @@ type world struct {
 	conns   []*fakeConn
 	secrets []string
 	created int
+	last    *Driver
 	silent  string // the replica whose Lease can no longer be changed
 }
 
@@ -48,6 +50,20 @@ func inWorld(t *testing.T, test func(w *world, d *Driver)) {
 		w := newWorld(t)
 		d, end := w.driver()
 		test(w, d)
+		end()
+	})
+}
+
+// inWorldWith is inWorld with a driver whose options prepare changes; what that
+// returns is the test.
+func inWorldWith(t *testing.T, prepare func(w *world, opts *Options) (test func())) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var test func()
+		d, end := w.driver(func(o *Options) { test = prepare(w, o) })
+		w.last = d
+		test()
 		end()
 	})
 }
@@ -115,11 +131,14 @@ func running1(p *corev1.Pod) {
 }
 
 // driver makes a driver in the world and runs it until end is called.
-func (w *world) driver() (d *Driver, end func()) {
+func (w *world) driver(change ...func(*Options)) (d *Driver, end func()) {
 	w.Helper()
 	opts := Options{
 		Client: w.kube, Pods: testPods(), Canaries: []string{"10.96.0.1:443"},
 		Connect: func(ctx context.Context, addr, secret string) (Conn, error) { return w.connect(ctx, addr, secret) },
+	}
+	for _, c := range change {
+		c(&opts)
 	}
 	d, err := New(opts)
 	if err != nil {
@@ -195,9 +214,15 @@ func (w *world) requests() []string {
 type fakeConn struct {
 	fresh  func(ctx context.Context, p wire.Proof) (wire.Fresh, error)
 	run    func(ctx context.Context, req *wire.Request, sink wire.Sink) (*wire.Result, error)
+	egress func(ctx context.Context) (net.Conn, error)
 	once   sync.Once
 	broken chan struct{}
 	proof  wire.Proof
+	// prepare is the answer to Prepare, prepared what it was given.
+	prepare  error
+	prepared *wire.Copy
+	// covers is what its image has that the pod must cover.
+	covers wire.Covers
 }
 
 var errHungUp = errors.New("it hung up")
@@ -210,11 +235,24 @@ func (c *fakeConn) Fresh(ctx context.Context, p wire.Proof) (wire.Fresh, error) 
 	return wire.Fresh{Fresh: true}, nil
 }
 
+func (c *fakeConn) Prepare(_ context.Context, program *wire.Copy) (wire.Covers, error) {
+	c.prepared = program
+	return c.covers, c.prepare
+}
+
 func (c *fakeConn) Run(ctx context.Context, req *wire.Request, sink wire.Sink) (*wire.Result, error) {
 	if c.run != nil {
 		return c.run(ctx, req, sink)
 	}
 	return &wire.Result{Outcome: wire.OK, Stdout: "hello\n"}, nil
+}
+
+func (c *fakeConn) Egress(ctx context.Context) (net.Conn, error) {
+	if c.egress != nil {
+		return c.egress(ctx)
+	}
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
 }
 
 func (c *fakeConn) Broken() <-chan struct{} { return c.broken }

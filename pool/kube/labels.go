@@ -2,9 +2,12 @@ package kube
 
 // Labels that the pool sets on what it makes.
 const (
-	// LabelKind says what a sandbox is for: KindPython. NetworkPolicies select
+	// LabelKind says what a sandbox is for: KindPython or KindCopy. NetworkPolicies select
 	// sandboxes by it.
 	LabelKind = "code-sandbox.dev/kind"
+	// LabelCopy with the value "true" marks the copies of agents, which live beside
+	// them: other policies of that namespace leave them out by it.
+	LabelCopy = "code-sandbox.dev/copy"
 	// LabelReplica is the pool replica that a sandbox or a Lease belongs to.
 	LabelReplica = "code-sandbox.dev/replica"
 	// LabelTemplate is the key of the template that a sandbox was made from.
@@ -20,6 +23,7 @@ const (
 // Values of the labels.
 const (
 	KindPython    = "python"
+	KindCopy      = "copy"
 	DNSRelay      = "relay"
 	DNSNone       = "none"
 	ComponentPool = "pool"
@@ -34,6 +38,8 @@ var (
 		"kuma.io/sidecar-injection": "disabled",
 		// Datadog's admission controller.
 		"admission.datadoghq.com/enabled": "false",
+		// Azure's identities of workloads.
+		"azure.workload.identity/use": "false",
 	}
 	meshAnnotations = map[string]string{
 		"sidecar.istio.io/inject":                        "false",
@@ -42,6 +48,8 @@ var (
 		"kuma.io/sidecar-injection":                      "disabled",
 		"dapr.io/enabled":                                "false",
 		"vault.hashicorp.com/agent-inject":               "false",
+		"vault.security.banzaicloud.io/mutate":           "skip",
+		"eks.amazonaws.com/skip-containers":              containerName + "," + installName,
 		"sidecar.opentelemetry.io/inject":                "false",
 		"instrumentation.opentelemetry.io/inject-python": "false",
 	}

@@ -9,6 +9,7 @@ import (
 // metrics are what a Driver counts. Labels are from fixed sets.
 type metrics struct {
 	phases         *prometheus.HistogramVec
+	failures       *prometheus.CounterVec
 	mutated        prometheus.Counter
 	open           prometheus.Counter
 	deleteFailures prometheus.Counter
@@ -25,13 +26,16 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			Name: "code_sandbox_kube_start_phase_seconds", Help: "What the start of a pod spends its time with.",
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 		}, []string{"phase"}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "code_sandbox_kube_start_failures_total", Help: "Starts of pods that failed, by why.",
+		}, []string{"reason"}),
 		mutated:        counter("mutated_pods_total", "Pods refused because admission changed them."),
 		open:           counter("open_sandboxes_total", "Sandboxes refused because they reached what they must not."),
 		deleteFailures: counter("delete_failures_total", "Deletions of pods that the API server did not carry out at once."),
 		orphans:        counter("orphans_total", "Pods destroyed that a replica which died has left."),
 		renewFailures:  counter("lease_renew_failures_total", "Renewals of this replica's Lease that failed."),
 	}
-	for _, c := range []prometheus.Collector{m.phases, m.mutated, m.open, m.deleteFailures, m.orphans, m.renewFailures} {
+	for _, c := range []prometheus.Collector{m.phases, m.failures, m.mutated, m.open, m.deleteFailures, m.orphans, m.renewFailures} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -150,8 +151,13 @@ const life = 10 * time.Minute
 // want resolves the token and compares what comes of it.
 func (o *office) want(token string, code api.Code, words string, questions int) {
 	o.Helper()
+	o.wantFrom(netip.Addr{}, token, code, words, questions)
+}
+
+func (o *office) wantFrom(from netip.Addr, token string, code api.Code, words string, questions int) {
+	o.Helper()
 	before := o.questions()
-	got, err := o.callers.Resolve(o.Context(), token)
+	got, err := o.callers.Resolve(o.Context(), token, from)
 	if n := o.questions() - before; n != questions {
 		o.Errorf("the API server was asked %d times, want %d", n, questions)
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/code-sandbox/code-sandbox/pool/egress"
 	"github.com/code-sandbox/code-sandbox/pool/runner/client"
 	"github.com/code-sandbox/code-sandbox/pool/wire"
 )
@@ -21,6 +22,12 @@ import (
 type Conn interface {
 	// Fresh asks for the proof that the sandbox is unused and closed.
 	Fresh(ctx context.Context, p wire.Proof) (wire.Fresh, error)
+	// Prepare makes a copy of a program ready, after Fresh, unless there are places
+	// that its pod must cover first; errors are *api.Error.
+	Prepare(ctx context.Context, c *wire.Copy) (wire.Covers, error)
+	// Egress waits for the next connection of a copy's program to its proxy. It is
+	// called beside Run.
+	Egress(ctx context.Context) (net.Conn, error)
 	// Run executes the one request; errors are *api.Error.
 	Run(ctx context.Context, req *wire.Request, sink wire.Sink) (*wire.Result, error)
 	// Broken is closed when the runner hangs up while it is idle.
@@ -36,6 +43,12 @@ type Options struct {
 	Client, Bookkeeping kubernetes.Interface
 	// Pods is what sandboxes are.
 	Pods PodConfig
+
+	// Copies (none) knows the agents whose copies are made; without it there are
+	// none.
+	Copies *Copies
+	// Egress (none) serves copies whose tools are granted hosts.
+	Egress *egress.Proxy
 
 	// NoNetworkProof takes a sandbox's network on trust. Otherwise a runner must
 	// show that none of the canaries answers, within ProofWithin (10 s).

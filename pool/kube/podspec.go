@@ -79,14 +79,18 @@ func lastBound(c PodConfig, t pool.Template) time.Duration {
 }
 
 func labelsFor(c PodConfig, t pool.Template, replica string) map[string]string {
-	return merged(c.Labels, meshLabels, map[string]string{
+	own := map[string]string{
 		"app.kubernetes.io/managed-by": "code-sandbox",
 		LabelComponent:                 "sandbox",
 		LabelKind:                      KindPython,
 		LabelReplica:                   replica,
 		LabelTemplate:                  t.Key(),
 		LabelDNS:                       t.DNS,
-	})
+	}
+	if t.Copy != nil {
+		own[LabelKind], own[LabelCopy] = KindCopy, "true"
+	}
+	return merged(c.Labels, meshLabels, own)
 }
 
 // merged is one map of all; the last that names a key wins.
@@ -98,20 +102,25 @@ func merged(all ...map[string]string) map[string]string {
 	return m
 }
 
-func mainContainer(c PodConfig, t pool.Template, id identity) corev1.Container {
+// runnerConfig is what the runner of one sandbox is told.
+func runnerConfig(c PodConfig, t pool.Template, id identity) string {
 	sum := sha256.Sum256([]byte(id.secret))
 	config, err := json.Marshal(wire.RunnerConfig{
 		SecretSHA256: hex.EncodeToString(sum[:]), Limits: t.Limits, Preload: t.Preload,
-		Python: c.Python, Isolation: c.isolation(), Life: lastBound(c, t),
+		Copy: t.Copy != nil, Python: c.Python, Isolation: c.isolation(), Life: lastBound(c, t),
 	})
 	if err != nil {
 		panic("BUG: a runner's configuration is not JSON: " + err.Error())
 	}
+	return string(config)
+}
+
+func mainContainer(c PodConfig, t pool.Template, id identity) corev1.Container {
 	return corev1.Container{
 		Name: containerName, Image: t.Image, ImagePullPolicy: c.PullPolicy,
 		Command:         []string{runnerPath(c), "serve"},
 		WorkingDir:      "/work",
-		Env:             []corev1.EnvVar{{Name: wire.RunnerEnv, Value: string(config)}},
+		Env:             []corev1.EnvVar{{Name: wire.RunnerEnv, Value: runnerConfig(c, t, id)}},
 		Ports:           []corev1.ContainerPort{{Name: "runner", ContainerPort: wire.RunnerPort, Protocol: corev1.ProtocolTCP}},
 		Resources:       resources(c, t.Limits),
 		SecurityContext: locked(),

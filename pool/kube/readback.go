@@ -27,6 +27,16 @@ func tampered(asked, got *corev1.Pod) []string {
 			c.tell("metadata.labels[%s] was changed", key)
 		}
 	}
+	for key := range got.Annotations {
+		if _, ours := asked.Annotations[key]; !ours && isObeyed(key) {
+			c.tell("metadata.annotations[%s] was added", key)
+		}
+	}
+	for key, value := range asked.Annotations {
+		if got.Annotations[key] != value {
+			c.tell("metadata.annotations[%s] was changed", key)
+		}
+	}
 	for _, name := range got.Finalizers {
 		c.tell("metadata.finalizers[%s] was added", name)
 	}
@@ -38,6 +48,17 @@ func tampered(asked, got *corev1.Pod) []string {
 	c.compare("spec", tree(asked.Spec), tree(got.Spec))
 	slices.Sort(c.found)
 	return c.found
+}
+
+// obeyed are begins of annotations that a node's programs obey: they add networks
+// and devices, or change what stands around a container.
+var obeyed = []string{
+	"v1.multus-cni.io/", "cdi.k8s.io/", "container.apparmor.security.beta.kubernetes.io/",
+	"io.kubernetes.cri-o.", "dev.gvisor.", "io.katacontainers.",
+}
+
+func isObeyed(key string) bool {
+	return key == "k8s.v1.cni.cncf.io/networks" || slices.ContainsFunc(obeyed, func(begin string) bool { return strings.HasPrefix(key, begin) })
 }
 
 // tree is the value as JSON has it: empty fields are not there.
@@ -83,6 +104,7 @@ func (c *comparison) fields(path string, asked, got map[string]any) {
 		was, there := asked[key]
 		switch {
 		case placement[at]:
+		case pullsAlways(at, got[key]):
 		case there:
 			c.compare(at, was, got[key])
 		case !harmless(at, got[key]):
@@ -132,6 +154,14 @@ var placement = map[string]bool{
 	"spec.nodeName": true, "spec.nodeSelector": true, "spec.affinity": true, "spec.tolerations": true,
 	"spec.topologySpreadConstraints": true, "spec.schedulerName": true, "spec.schedulingGates": true,
 	"spec.priority": true, "spec.priorityClassName": true, "spec.preemptionPolicy": true, "spec.overhead": true,
+}
+
+// pullsAlways says that a container's image is pulled at each start, as the
+// admission plugin AlwaysPullImages has it of every pod: the same image by the
+// same digest, of which the node asks the registry whether the pod may have it.
+func pullsAlways(path string, value any) bool {
+	container := strings.HasPrefix(path, "spec.containers[") || strings.HasPrefix(path, "spec.initContainers[")
+	return container && strings.HasSuffix(path, "].imagePullPolicy") && value == string(corev1.PullAlways)
 }
 
 // harmless says whether a field that was not asked for has the value that the

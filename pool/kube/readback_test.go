@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -43,6 +45,23 @@ func TestReadBack(t *testing.T) {
 		p.Spec.NodeName, p.Spec.NodeSelector = "node-1", map[string]string{"zone": "a"}
 		p.Labels["team"], p.Annotations["seen"] = "x", "yes"
 	})
+	// What a node's programs obey; what one of them tells of itself is no wish.
+	f(func(p *corev1.Pod) {
+		p.Annotations["k8s.v1.cni.cncf.io/networks"], p.Annotations["k8s.v1.cni.cncf.io/network-status"] = "other", "[]"
+		p.Annotations["cdi.k8s.io/gpu"] = "x"
+	}, "metadata.annotations[cdi.k8s.io/gpu] was added", "metadata.annotations[k8s.v1.cni.cncf.io/networks] was added")
+	f(func(p *corev1.Pod) {
+		for key := range asked.Annotations {
+			delete(p.Annotations, key)
+		}
+	}, lost(asked.Annotations)...)
+	// AlwaysPullImages has every image pulled at each start; nothing else of how it
+	// is pulled may be changed.
+	f(func(p *corev1.Pod) {
+		main(p).ImagePullPolicy, p.Spec.InitContainers[0].ImagePullPolicy = corev1.PullAlways, corev1.PullAlways
+	})
+	f(func(p *corev1.Pod) { main(p).ImagePullPolicy = corev1.PullNever }, "spec.containers[sandbox].imagePullPolicy was changed")
+	f(func(p *corev1.Pod) { p.Spec.InitContainers[0].ImagePullPolicy = "" }, "spec.initContainers[install].imagePullPolicy was removed")
 	// A sidecar, in either list.
 	f(func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "proxy"}) },
 		"spec.containers[proxy] was added")
@@ -101,4 +120,13 @@ func TestReadBack(t *testing.T) {
 	// What would keep it from going away.
 	f(func(p *corev1.Pod) { p.Finalizers = []string{"x/y"} }, "metadata.finalizers[x/y] was added")
 	f(func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{Name: "x", UID: "z"}} }, "metadata.ownerReferences[x] was added")
+}
+
+// lost is what is told of annotations that were taken away.
+func lost(annotations map[string]string) []string {
+	var told []string
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		told = append(told, fmt.Sprintf("metadata.annotations[%s] was changed", key))
+	}
+	return told
 }

@@ -14,30 +14,29 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	core "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/cache"
 )
 
 // replicas keeps this replica's Lease, the sign that it lives, and destroys the
 // pods of replicas whose sign has been missing for too long. Nothing of them is
 // ever adopted: it may have run code.
 type replicas struct {
-	own      string
-	duration time.Duration
-	leases   coordination.LeaseInterface
-	pods     core.PodInterface
-	store    cache.Store
-	seen     *sightings
-	metrics  *metrics
-	log      hclog.Logger
-	renewed  time.Time
+	own       string
+	duration  time.Duration
+	leases    coordination.LeaseInterface
+	pods      core.PodsGetter
+	sandboxes func() []*corev1.Pod // of all replicas
+	seen      *sightings
+	metrics   *metrics
+	log       hclog.Logger
+	renewed   time.Time
 }
 
 func newReplicas(d *Driver) *replicas {
 	return &replicas{
 		own: d.replica, duration: d.opts.LeaseDuration,
-		leases: d.opts.Bookkeeping.CoordinationV1().Leases(d.opts.Pods.Namespace),
-		pods:   d.opts.Bookkeeping.CoreV1().Pods(d.opts.Pods.Namespace),
-		store:  d.informer.GetStore(), seen: newSightings(d.opts.LeaseDuration),
+		leases:    d.opts.Bookkeeping.CoordinationV1().Leases(d.opts.Pods.Namespace),
+		pods:      d.opts.Bookkeeping.CoreV1(),
+		sandboxes: d.sandboxes, seen: newSightings(d.opts.LeaseDuration),
 		metrics: d.metrics, log: d.log.Named("replicas"),
 	}
 }
@@ -125,13 +124,7 @@ func (r *replicas) reap(ctx context.Context) {
 		r.log.Warn("cannot list the leases of replicas", "error", err)
 		return
 	}
-	var pods []*corev1.Pod
-	for _, object := range r.store.List() {
-		if p, ok := object.(*corev1.Pod); ok {
-			pods = append(pods, p)
-		}
-	}
-	orphans, stale := r.seen.look(pods, list.Items, r.own, time.Now())
+	orphans, stale := r.seen.look(r.sandboxes(), list.Items, r.own, time.Now())
 	// In an order of our own: several replicas may be at it.
 	rand.Shuffle(len(orphans), func(i, j int) { orphans[i], orphans[j] = orphans[j], orphans[i] })
 	for _, p := range orphans {
@@ -148,7 +141,7 @@ func (r *replicas) reap(ctx context.Context) {
 }
 
 func (r *replicas) destroy(ctx context.Context, p *corev1.Pod) {
-	err := r.pods.Delete(ctx, p.Name, deleteOptions(p.UID))
+	err := r.pods.Pods(p.Namespace).Delete(ctx, p.Name, deleteOptions(p.UID))
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // another replica was quicker
 	case err != nil:

@@ -20,7 +20,8 @@ const watchBuffer = 1024
 
 // entry is one pod of this replica. Its fields belong to the roster's lock.
 type entry struct {
-	id         string
+	id         string // of the sandbox: the pod's name, unless another has it in another namespace
+	name       types.NamespacedName
 	uid        types.UID   // empty until the API server has answered
 	pod        *corev1.Pod // as last seen; nil before the watch has reported it
 	gone       bool        // the pod is deleted, to the watch or to a request
@@ -32,30 +33,43 @@ type entry struct {
 }
 
 // roster is the pods of this replica as the watch shows them, and who waits for
-// news of them. An entry is made before its pod is asked for.
+// news of them. An entry is made before its pod is asked for. What a pod is known
+// by is its namespace, name and uid: whoever may make pods in one namespace can
+// give one the name, and the labels, of a sandbox of another.
 type roster struct {
 	mu       sync.Mutex
 	closed   bool
-	entries  map[string]*entry
+	entries  map[types.NamespacedName]*entry
+	ids      map[string]*entry
 	watchers map[chan pool.Event]struct{}
 }
 
 func newRoster() *roster {
-	return &roster{entries: map[string]*entry{}, watchers: map[chan pool.Event]struct{}{}}
+	return &roster{entries: map[types.NamespacedName]*entry{}, ids: map[string]*entry{}, watchers: map[chan pool.Event]struct{}{}}
 }
 
 // expect makes the entry of a pod that is about to be created.
-func (r *roster) expect(id string) *entry {
+func (r *roster) expect(pod, namespace string) *entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.entry(id)
+	return r.enter(types.NamespacedName{Namespace: namespace, Name: pod})
 }
 
-func (r *roster) entry(id string) *entry {
-	e := r.entries[id]
-	if e == nil {
-		e = &entry{id: id, changed: make(chan struct{})}
-		r.entries[id] = e
+// enter makes an entry. The caller holds the lock.
+func (r *roster) enter(name types.NamespacedName) *entry {
+	e := &entry{id: name.Name, name: name, changed: make(chan struct{})}
+	if r.ids[e.id] != nil {
+		e.id = name.String()
+	}
+	r.entries[name], r.ids[e.id] = e, e
+	return e
+}
+
+// of is the entry of that very pod, or nil. The caller holds the lock.
+func (r *roster) of(p *corev1.Pod) *entry {
+	e := r.entries[nameOf(p)]
+	if e == nil || e.uid != "" && e.uid != p.UID {
+		return nil
 	}
 	return e
 }
@@ -64,14 +78,21 @@ func (r *roster) entry(id string) *entry {
 func (r *roster) get(id string) *entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.entries[id]
+	return r.ids[id]
 }
 
 // seen takes note of a pod as the watch shows it.
 func (r *roster) seen(p *corev1.Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.entry(p.Name)
+	e := r.of(p)
+	if e == nil {
+		if before := r.entries[nameOf(p)]; before != nil { // the watch has missed its end
+			r.loseLocked(before, "its pod was deleted")
+			r.dropLocked(before)
+		}
+		e = r.enter(nameOf(p))
+	}
 	e.uid, e.pod = p.UID, p
 	if !e.told {
 		e.told = true
@@ -87,7 +108,7 @@ func (r *roster) seen(p *corev1.Pod) {
 func (r *roster) deleted(p *corev1.Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.entries[p.Name]
+	e := r.of(p)
 	if e == nil {
 		return
 	}
@@ -110,8 +131,9 @@ func (r *roster) forget(e *entry) {
 func (r *roster) dropLocked(e *entry) {
 	e.gone = true
 	e.wake()
-	if r.entries[e.id] == e {
-		delete(r.entries, e.id)
+	if r.entries[e.name] == e {
+		delete(r.entries, e.name)
+		delete(r.ids, e.id)
 	}
 }
 
@@ -209,7 +231,7 @@ func (r *roster) watch(ctx context.Context) (<-chan pool.Event, error) {
 		return nil, errStopped
 	}
 	events := make(chan pool.Event, 2*len(r.entries)+watchBuffer)
-	for id, e := range r.entries {
+	for id, e := range r.ids {
 		if !e.told {
 			continue
 		}

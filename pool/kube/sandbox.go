@@ -27,6 +27,7 @@ type sandbox struct {
 	entry  *entry
 	conn   Conn
 	limits wire.Limits
+	egress *wire.Egress // nil where nothing may be reached
 
 	used    atomic.Bool
 	busy    chan struct{} // closed when its run begins
@@ -37,10 +38,14 @@ type sandbox struct {
 var _ pool.Sandbox = (*sandbox)(nil)
 
 func newSandbox(st *start) *sandbox {
-	return &sandbox{
+	s := &sandbox{
 		id: st.id.name, driver: st.driver, entry: st.entry, conn: st.conn, limits: st.template.Limits,
 		busy: make(chan struct{}), ended: make(chan struct{}),
 	}
+	if st.template.Copy != nil {
+		s.egress = st.template.Copy.Egress
+	}
+	return s
 }
 
 // ID implements pool.Sandbox.
@@ -80,13 +85,15 @@ func (s *sandbox) Run(ctx context.Context, req *wire.Request, sink wire.Sink) (*
 	close(s.busy)
 	heard := &heard{sink: sink, most: s.limits.OutputBytes}
 	began := time.Now()
-	release := s.guard()
+	release, closeEgress := s.guard(), s.serveEgress()
 	res, err := s.conn.Run(ctx, req, heard.hear)
+	denied := closeEgress()
 	release()
 	if err != nil {
 		return s.lost(ctx, err, heard, time.Since(began))
 	}
 	s.refine(ctx, res)
+	res.EgressDenied = denied
 	return res, nil
 }
 
@@ -142,8 +149,12 @@ func (s *sandbox) lost(ctx context.Context, err error, heard *heard, ran time.Du
 
 // look waits until the pod's status tells how it ended, for a bounded time.
 func (s *sandbox) look(ctx context.Context) (end *ending, why string) {
+	return lookAt(ctx, s.driver, s.entry)
+}
+
+func lookAt(ctx context.Context, d *Driver, e *entry) (end *ending, why string) {
 	destroyed := false
-	s.driver.roster.await(ctx, s.entry, s.driver.opts.LookBound, func(v view) bool {
+	d.roster.await(ctx, e, d.opts.LookBound, func(v view) bool {
 		if end = endingOf(v.pod); end != nil {
 			return true
 		}

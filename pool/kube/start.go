@@ -26,20 +26,46 @@ const undoBound = 10 * time.Second
 // Start implements pool.Driver: it makes a pod and returns when its runner has
 // shown that it is unused, ready and closed.
 func (d *Driver) Start(ctx context.Context, t pool.Template) (pool.Sandbox, error) {
-	if t.Copy != nil {
-		return nil, api.Errorf(api.Unsandboxable, "cannot start a sandbox: this pool makes no copies of programs")
-	}
 	if err := d.waitReady(ctx); err != nil {
 		return nil, fmt.Errorf("cannot start a sandbox: %w", err)
 	}
+	for {
+		s, err := d.try(ctx, t)
+		if _, again := errors.AsType[*uncovered](err); again {
+			continue // its next pod covers what was found
+		}
+		if err != nil {
+			return nil, err
+		}
+		return s, nil
+	}
+}
+
+// try makes one pod. What its runner finds that the pod must cover is known
+// afterwards.
+func (d *Driver) try(ctx context.Context, t pool.Template) (*sandbox, error) {
 	id := identity{name: randomName("sb-", 20), replica: d.replica, secret: rand.Text() + rand.Text()}
+	asked, of, err := d.podOf(ctx, t, id)
+	if err != nil {
+		return nil, err
+	}
 	st := &start{
 		driver: d, template: t, id: id, began: time.Now(),
-		asked: podFor(d.opts.Pods, t, id), entry: d.roster.expect(id.name),
+		asked: asked, entry: d.roster.expect(id.name, asked.Namespace),
 		address: make(chan string, 1),
 	}
 	s, err := st.run(ctx)
+	if found, is := errors.AsType[*uncovered](err); is {
+		d.log.Info("an image has places that its pods must cover", "image", t.Image, "files", len(found.Files), "folders", len(found.Folders), "volumes", len(found.Volumes))
+		if failure := d.forms.covers.learn(of, t, asked, found.Covers); failure != nil {
+			err = failure
+		} else {
+			st.abandon()
+			return nil, err
+		}
+	}
 	if err != nil {
+		st.failed(err)
 		st.undo(ctx)
 		return nil, err
 	}
@@ -57,6 +83,7 @@ type start struct {
 	address  chan string // has the pod's IP once it is known
 	conn     Conn
 	refused  bool // the pod was never made
+	program  bool // the agent's program does not let itself be copied
 }
 
 func (st *start) run(ctx context.Context) (*sandbox, error) {
@@ -82,7 +109,14 @@ func (st *start) run(ctx context.Context) (*sandbox, error) {
 		}
 		return nil, err
 	}
-	if err := st.check(st.driver.roster.look(st.entry).pod); err != nil {
+	// Before anything of a program is there.
+	if err := st.check(ctx, st.driver.roster.look(st.entry).pod); err != nil {
+		return nil, err
+	}
+	if err := uncoveredVolumes(st.asked, fresh.Writable); err != nil {
+		return nil, err
+	}
+	if err := st.prepare(ctx); err != nil {
 		return nil, err
 	}
 	s := newSandbox(st)
@@ -118,15 +152,34 @@ func (st *start) create(ctx context.Context) error {
 	made, err := st.driver.opts.Client.CoreV1().Pods(st.asked.Namespace).Create(ctx, st.asked, metav1.CreateOptions{})
 	if err == nil {
 		st.driver.roster.created(st.entry, made.UID)
-		return st.check(made)
+		return st.check(ctx, made)
 	}
 	if refused(err) {
 		st.refused = true
+		if strings.Contains(err.Error(), ownPolicy) {
+			return st.changed(err.Error())
+		}
 		return api.Errorf(api.NoCapacity, "cannot start a sandbox: the API server refuses its pod: %w", err).
 			Because(reasonRefused).After(10 * time.Second)
 	}
 	// Such as a conflict of its own over the count of a quota.
 	return pool.Accident(api.Errorf(api.NoCapacity, "cannot start a sandbox: cannot create its pod: %w", err).Because(reasonAPIServer).After(time.Second))
+}
+
+// ownPolicy is how the API server begins to tell that the chart's policy for what
+// the pool makes refused a pod. It lets through all that is made here, as
+// test/charts holds: what it refuses, something has changed.
+const ownPolicy = "ValidatingAdmissionPolicy 'code-sandbox-sandboxes'"
+
+// changed is the end of a start whose pod is not the one asked for; what says how.
+func (st *start) changed(what string) *api.Error {
+	st.driver.metrics.mutated.Inc()
+	if st.template.Copy != nil {
+		return api.Errorf(api.Unsandboxable, "cannot copy the agent: the cluster's admission changed the copy's pod: %s; "+
+			"have what does that leave pods with the label %s alone", what, LabelCopy).Because(reasonCopy)
+	}
+	return api.Errorf(api.Internal, "cannot start a sandbox: the cluster's admission changed its pod: %s; "+
+		"exclude the namespace %q from what does that", what, st.asked.Namespace).Because(reasonMutated)
 }
 
 // refused says whether the answer means that no pod was made: quota, rights,
@@ -136,15 +189,19 @@ func refused(err error) bool {
 		apierrors.IsNotFound(err) || apierrors.IsUnauthorized(err)
 }
 
-// check refuses a pod that is not the one asked for.
-func (st *start) check(got *corev1.Pod) error {
+// check refuses a pod that is not the one asked for, and a copy whose labels, as
+// admitted, a NetworkPolicy opens.
+func (st *start) check(ctx context.Context, got *corev1.Pod) error {
 	if got == nil {
 		return api.Errorf(api.NoCapacity, "cannot start a sandbox: its pod was never seen").Because(reasonLost)
 	}
 	if found := tampered(st.asked, got); len(found) > 0 {
-		st.driver.metrics.mutated.Inc()
-		return api.Errorf(api.Internal, "cannot start a sandbox: the cluster's admission changed its pod: %s; "+
-			"exclude the namespace %q from what does that", strings.Join(found, ", "), st.asked.Namespace).Because(reasonMutated)
+		return st.changed(strings.Join(found, ", "))
+	}
+	if st.template.Copy != nil {
+		if err := st.driver.opts.Copies.closed(ctx, got.Namespace, got.Labels); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -236,6 +293,13 @@ func (st *start) prove(ctx context.Context) (wire.Fresh, error) {
 		return wire.Fresh{}, api.Errorf(api.NoCapacity, "cannot start a sandbox: its runner is not ready: %s", fresh.Reason).Because(reasonRunner)
 	}
 	return fresh, nil
+}
+
+// abandon leaves nothing of a pod whose place another takes at once.
+func (st *start) abandon() {
+	st.conn.Close()
+	_, uid := st.driver.roster.doom(st.entry)
+	st.driver.insist(st.entry, uid)
 }
 
 // undo leaves nothing of a start that failed.

@@ -57,9 +57,10 @@ type Bare struct {
 
 var _ pool.Driver = (*Bare)(nil)
 
-// NewBare makes a driver. It ends and removes what a killed one has left.
+// NewBare makes a driver. It ends and removes what a killed one, or a killed
+// Driver, has left.
 func NewBare(opts BareOptions) (*Bare, error) {
-	sweepBare(os.TempDir(), opts.Logger)
+	sweep(opts.Logger)
 	folder, err := newBareFolder(os.TempDir())
 	if err != nil {
 		return nil, err
@@ -79,6 +80,8 @@ func NewBare(opts BareOptions) (*Bare, error) {
 	}
 	if d.cgroups, err = newCgroups(opts.MemoryBytes); err != nil {
 		opts.Logger.Warn("no memory cgroup can be made: memory is bounded for each process alone", "reason", err)
+	} else if err = d.cgroups.divideCPU(); err != nil {
+		opts.Logger.Warn(noShares, "reason", err)
 	}
 	d.background.Go(func() { d.watchdog.run(ctx) })
 	d.background.Go(d.starter)
@@ -111,6 +114,10 @@ func (d *Bare) MemoryBy() string {
 	}
 	return "cgroup"
 }
+
+// CPUBy says what gives a sandbox its share of the processors: "cgroup", or
+// "niceness", which each of its processes has alone.
+func (d *Bare) CPUBy() string { return d.cgroups.cpuBy() }
 
 // Start implements pool.Driver.
 func (d *Bare) Start(ctx context.Context, t pool.Template) (pool.Sandbox, error) {

@@ -139,8 +139,10 @@ func (e *ends) theirFiles() [3]*os.File {
 func (s *bareSandbox) bound() error {
 	pid := s.cmd.Process.Pid
 	if s.cgroup != nil {
-		if _, err := s.cgroup.join.WriteString(strconv.Itoa(pid)); err != nil {
-			return fmt.Errorf("cannot bound a sandbox's memory: %w", err)
+		for _, join := range s.cgroup.joins() {
+			if _, err := join.WriteString(strconv.Itoa(pid)); err != nil {
+				return fmt.Errorf("cannot put a sandbox into its cgroup: %w", err)
+			}
 		}
 	}
 	for resource, value := range map[int]uint64{

@@ -185,8 +185,14 @@ func TestBarePreloadMissing(t *testing.T) {
 	}
 }
 
-// What a killed service left is ended and removed; what a living one has is not.
+// What a killed service left is ended and removed, by the next one of either
+// kind; what a living one has is not.
 func TestBareSweep(t *testing.T) {
+	t.Run("by bare", func(t *testing.T) { sweepsBare(t, func() { newBare(t) }) })
+	t.Run("by namespaces", func(t *testing.T) { sweepsBare(t, func() { newDriver(t, nil) }) })
+}
+
+func sweepsBare(t *testing.T, next func()) {
 	living := newBare(t)
 	s, err := living.Start(t.Context(), template())
 	if err != nil {
@@ -205,7 +211,7 @@ func TestBareSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.AfterFunc(20*time.Second, func() { _ = left.Process.Kill() })
-	newBare(t)
+	next()
 	if err := left.Wait(); left.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 		t.Errorf("the process that was left ended with %v", err)
 	}

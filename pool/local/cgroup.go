@@ -1,29 +1,22 @@
 package local
 
 import (
-	"bytes"
-	"crypto/rand"
 	"errors"
-	"fmt"
-	"io"
-	"math"
-	"os"
-	"path/filepath"
-	"strconv"
 	"sync"
 	"sync/atomic"
-	"time"
-
-	"golang.org/x/sys/unix"
 )
 
-// cgroups makes one memory cgroup per sandbox, below one folder of this
-// service. Both versions of the kernel's interface are served.
+// cgroups makes a cgroup per sandbox: one that bounds its memory and, where
+// there can be one, one in which it has its share of the processors. They are
+// below a folder of this service in each hierarchy that has them. Both versions
+// of the kernel's interface are served.
 type cgroups struct {
-	dir    string // ours; named for this process, so that a later one can tell it is stale
-	v2     bool
-	memory int64 // limit in bytes
-	last   atomic.Uint64
+	*cgroupFolder       // of those that bound memory
+	memory        int64 // limit in bytes
+	// cpu is the folder of those that divide the processors: the same one where
+	// one hierarchy has both, nil where there is none.
+	cpu  *cgroupFolder
+	last atomic.Uint64
 
 	mu    sync.Mutex
 	spare []*cgroup // empty ones, to be used again
@@ -38,24 +31,15 @@ const (
 	spareUse = 4 << 20
 )
 
-const cgroupPrefix = "code-sandbox-"
-
 // newCgroups finds a place where memory cgroups can be made. An error says why
 // there is none; memory is then watched instead.
 func newCgroups(memory int64) (*cgroups, error) {
 	var reasons []error
-	for _, place := range cgroupPlaces() {
-		removeStale(place.dir)
-		c := &cgroups{
-			dir:    filepath.Join(place.dir, fmt.Sprintf("%s%d-%d-%s", cgroupPrefix, os.Getpid(), startTime(os.Getpid()), rand.Text()[:6])),
-			v2:     place.v2,
-			memory: memory,
-		}
-		err := c.try()
+	for _, place := range cgroupPlaces("memory") {
+		c, err := newCgroupsIn(place, memory)
 		if err == nil {
 			return c, nil
 		}
-		c.close()
 		reasons = append(reasons, err)
 	}
 	if len(reasons) == 0 {
@@ -64,21 +48,73 @@ func newCgroups(memory int64) (*cgroups, error) {
 	return nil, errors.Join(reasons...)
 }
 
-// try makes our folder and one cgroup in it, and takes the latter away again.
-func (c *cgroups) try() error {
-	if err := os.Mkdir(c.dir, 0o755); err != nil {
-		return fmt.Errorf("cannot make a cgroup: %w", err)
+func newCgroupsIn(p place, memory int64) (*cgroups, error) {
+	folder, err := newCgroupFolder(p, "memory")
+	if err != nil {
+		return nil, err
 	}
-	if c.v2 {
-		if err := os.WriteFile(filepath.Join(c.dir, "cgroup.subtree_control"), []byte("+memory"), 0); err != nil {
-			return fmt.Errorf("cannot have a memory limit in a cgroup: %w", err)
+	c := &cgroups{cgroupFolder: folder, memory: memory}
+	if err := c.try(); err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// divideCPU gives each sandbox from now on an equal share of the processors,
+// whatever it forks. An error says why that cannot be; a program with many
+// processes then takes more than others.
+func (c *cgroups) divideCPU() error {
+	var reasons []error
+	for _, place := range cgroupPlaces("cpu") {
+		err := c.divideCPUIn(place)
+		if err == nil {
+			return nil
 		}
+		reasons = append(reasons, err)
 	}
+	if len(reasons) == 0 {
+		return errors.New("no CPU cgroup is mounted")
+	}
+	return errors.Join(reasons...)
+}
+
+// divideCPUIn does so in one hierarchy. Where that is the one in which memory is
+// bounded, it must be by the same cgroups: a process has one place in a hierarchy.
+func (c *cgroups) divideCPUIn(p place) error {
+	if sameHierarchy(p.dir, c.dir) {
+		if c.v2 {
+			if err := c.enable("cpu"); err != nil {
+				return err
+			}
+		}
+		if err := c.weigh(); err != nil {
+			return err
+		}
+		c.cpu = c.cgroupFolder
+		return nil
+	}
+	folder, err := newCgroupFolder(p, "cpu")
+	if err != nil {
+		return err
+	}
+	c.cpu = folder
+	if err := errors.Join(folder.weigh(), c.try()); err != nil {
+		c.cpu = nil
+		folder.close()
+		return err
+	}
+	return nil
+}
+
+// try makes one sandbox's cgroups, has a process join them, which not every one
+// allows, and takes them away again.
+func (c *cgroups) try() error {
 	g, err := c.make()
 	if err != nil {
 		return err
 	}
-	return g.remove()
+	return errors.Join(g.admits(), g.remove())
 }
 
 // take gives an empty cgroup. Making and removing one costs the kernel as much
@@ -115,174 +151,37 @@ func (c *cgroups) giveBack(g *cgroup) error {
 	return nil
 }
 
-// cgroup is the memory cgroup of one sandbox.
-type cgroup struct {
-	dir    string
-	join   *os.File // writing "0" to it moves the writer in
-	events *os.File // says whether the limit has ended anything
-	usage  *os.File // bytes charged now
-}
-
-func (c *cgroups) make() (*cgroup, error) {
-	g := &cgroup{dir: filepath.Join(c.dir, strconv.FormatUint(c.last.Add(1), 10))}
-	if err := os.Mkdir(g.dir, 0o755); err != nil {
-		return nil, fmt.Errorf("cannot make a cgroup: %w", err)
-	}
-	limit := strconv.FormatInt(c.memory, 10)
-	files := []string{"memory.limit_in_bytes", "memory.memsw.limit_in_bytes"}
-	if c.v2 {
-		files = []string{"memory.max", "memory.swap.max"}
-	}
-	err := write(g.dir, files[0], limit)
-	if err == nil {
-		// Swap is bounded where the kernel accounts for it.
-		if c.v2 {
-			limit = "0"
-		}
-		if swapErr := write(g.dir, files[1], limit); swapErr != nil && !errors.Is(swapErr, os.ErrNotExist) {
-			err = swapErr
-		}
-	}
-	if err == nil && !c.v2 {
-		// Version 1 counts the buffers of network sockets apart, and the machine
-		// has one sum for all. A kernel without this file counts none.
-		if tcpErr := write(g.dir, "memory.kmem.tcp.limit_in_bytes", socketBytes); tcpErr != nil && !errors.Is(tcpErr, os.ErrNotExist) {
-			err = tcpErr
-		}
-	}
-	if err == nil {
-		g.join, err = os.OpenFile(filepath.Join(g.dir, joinFile(c.v2)), os.O_WRONLY, 0)
-	}
-	if err == nil {
-		g.events, err = os.Open(filepath.Join(g.dir, eventsFile(c.v2)))
-	}
-	if err == nil {
-		g.usage, err = os.Open(filepath.Join(g.dir, usageFile(c.v2)))
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot bound a cgroup's memory: %w", err), g.remove())
-	}
-	return g, nil
-}
-
-// joinFile names the file through which a process with one thread moves in. In
-// version 1 a thread that moves itself takes no lock; a process takes one that
-// waits some 7 ms for all processors, and holds up every fork meanwhile.
-func joinFile(v2 bool) string {
-	if v2 {
-		return "cgroup.procs"
-	}
-	return "tasks"
-}
-
-func eventsFile(v2 bool) string {
-	if v2 {
-		return "memory.events"
-	}
-	return "memory.oom_control"
-}
-
-func usageFile(v2 bool) string {
-	if v2 {
-		return "memory.current"
-	}
-	return "memory.usage_in_bytes"
-}
-
-// write writes without creating: these files exist or are not supported.
-func write(dir, name, value string) error {
-	fd, err := unix.Open(filepath.Join(dir, name), unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return &os.PathError{Op: "open", Path: name, Err: err}
-	}
-	defer unix.Close(fd)
-	if _, err := unix.Write(fd, []byte(value)); err != nil {
-		return &os.PathError{Op: "write", Path: name, Err: err}
-	}
-	return nil
-}
-
-// oomKills says whether the limit has ended anything in the cgroup.
-func (g *cgroup) oomKills() bool {
-	buf := make([]byte, 512)
-	n, err := g.events.ReadAt(buf, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return false
-	}
-	for line := range bytes.Lines(buf[:n]) {
-		if n, ok := bytes.CutPrefix(line, []byte("oom_kill ")); ok {
-			return string(bytes.TrimSpace(n)) != "0"
-		}
-	}
-	return false
-}
-
-// used is how many bytes are charged to the cgroup, as far as that can be read.
-func (g *cgroup) used() int64 {
-	buf := make([]byte, 32)
-	n, err := g.usage.ReadAt(buf, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return math.MaxInt64
-	}
-	bytes, err := strconv.ParseInt(string(bytes.TrimSpace(buf[:n])), 10, 64)
-	if err != nil {
-		return math.MaxInt64
-	}
-	return bytes
-}
-
-// remove takes the cgroup away. Its processes have been killed; the kernel may
-// take a moment more to let go of them.
-func (g *cgroup) remove() error {
-	g.join.Close() // nil is fine
-	g.events.Close()
-	g.usage.Close()
-	for deadline := time.Now().Add(destroyBound); ; time.Sleep(time.Millisecond) {
-		err := os.Remove(g.dir)
-		switch {
-		case err == nil || errors.Is(err, os.ErrNotExist):
-			return nil
-		case !errors.Is(err, unix.EBUSY) || time.Now().After(deadline):
-			return fmt.Errorf("cannot remove a cgroup: %w", err)
-		}
-	}
-}
-
+// close takes everything away. What it cannot, the next service does.
 func (c *cgroups) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, g := range c.spare {
-		_ = g.remove() // what it cannot, the next service does
+		_ = g.remove()
 	}
 	c.spare = nil
-	entries, _ := os.ReadDir(c.dir)
-	for _, e := range entries {
-		if e.IsDir() {
-			os.Remove(filepath.Join(c.dir, e.Name()))
-		}
-	}
-	os.Remove(c.dir)
-}
-
-// removeStale takes away what a service that was killed has left in dir.
-func removeStale(dir string) {
-	entries, _ := filepath.Glob(filepath.Join(dir, cgroupPrefix+"*"))
-	for _, e := range entries {
-		var pid int
-		var started int64
-		if _, err := fmt.Sscanf(filepath.Base(e), cgroupPrefix+"%d-%d", &pid, &started); err != nil || startTime(pid) == started {
-			continue
-		}
-		(&cgroups{dir: e}).close()
+	for _, f := range c.folders() {
+		f.close()
 	}
 }
 
-// startTime tells a process from a later one with the same pid; 0 if there is none.
-func startTime(pid int) int64 {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
+// folders are those of this service, one in each hierarchy.
+func (c *cgroups) folders() []*cgroupFolder {
+	if c.cpuApart() {
+		return []*cgroupFolder{c.cgroupFolder, c.cpu}
 	}
-	p, _ := parseStat(b)
-	return p.started
+	return []*cgroupFolder{c.cgroupFolder}
 }
+
+// cpuApart says whether the processors are divided in another hierarchy.
+func (c *cgroups) cpuApart() bool { return c.cpu != nil && c.cpu != c.cgroupFolder }
+
+// cpuBy says what divides the processors: see Driver.CPUBy.
+func (c *cgroups) cpuBy() string {
+	if c == nil || c.cpu == nil {
+		return "niceness"
+	}
+	return "cgroup"
+}
+
+// noShares warns at a start.
+const noShares = "no CPU cgroup can be made: a program with many processes takes more than its share of the processors"

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // place is a folder in which this process may be able to make cgroups.
@@ -14,12 +16,13 @@ type place struct {
 	v2  bool
 }
 
-// cgroupPlaces lists, best first, our own cgroup and the root of its hierarchy.
-func cgroupPlaces() []place {
+// cgroupPlaces lists, best first, our own cgroup and the root of its hierarchy,
+// where a controller is.
+func cgroupPlaces(controller string) []place {
 	own := ownCgroups()
 	var places []place
-	for _, m := range cgroupMounts() {
-		path, ok := own["memory"]
+	for _, m := range cgroupMounts(controller) {
+		path, ok := own[controller]
 		if m.v2 {
 			path, ok = own[""]
 		}
@@ -37,6 +40,13 @@ func cgroupPlaces() []place {
 		}
 	}
 	return places
+}
+
+// sameHierarchy says whether two folders of cgroups are of one hierarchy, however
+// often that is mounted.
+func sameHierarchy(a, b string) bool {
+	var one, other unix.Stat_t
+	return unix.Stat(a, &one) == nil && unix.Stat(b, &other) == nil && one.Dev == other.Dev
 }
 
 // ownCgroups maps a controller ("" for version 2) to the cgroup we are in.
@@ -60,8 +70,8 @@ type cgroupMount struct {
 	v2          bool
 }
 
-// cgroupMounts finds where memory can be bounded.
-func cgroupMounts() []cgroupMount {
+// cgroupMounts finds the hierarchies that have any of some controllers.
+func cgroupMounts(controllers ...string) []cgroupMount {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
 		return nil
@@ -75,15 +85,20 @@ func cgroupMounts() []cgroupMount {
 			continue
 		}
 		m := cgroupMount{root: left[3], point: left[4], v2: right[0] == "cgroup2"}
-		if m.v2 && hasWord(filepath.Join(m.point, "cgroup.controllers"), "memory") ||
-			right[0] == "cgroup" && strings.Contains(","+right[2]+",", ",memory,") {
+		var has []string
+		if m.v2 {
+			has = words(filepath.Join(m.point, "cgroup.controllers"))
+		} else if right[0] == "cgroup" {
+			has = strings.Split(right[2], ",")
+		}
+		if slices.ContainsFunc(controllers, func(c string) bool { return slices.Contains(has, c) }) {
 			mounts = append(mounts, m)
 		}
 	}
 	return mounts
 }
 
-func hasWord(file, word string) bool {
-	b, err := os.ReadFile(file)
-	return err == nil && slices.Contains(strings.Fields(string(b)), word)
+func words(file string) []string {
+	b, _ := os.ReadFile(file)
+	return strings.Fields(string(b))
 }

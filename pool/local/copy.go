@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -14,8 +13,8 @@ import (
 
 	"github.com/code-sandbox/code-sandbox/pool"
 	"github.com/code-sandbox/code-sandbox/pool/api"
-	"github.com/code-sandbox/code-sandbox/pool/egress"
 	"github.com/code-sandbox/code-sandbox/pool/runner"
+	"github.com/code-sandbox/code-sandbox/pool/runner/hidden"
 	"github.com/code-sandbox/code-sandbox/pool/wire"
 )
 
@@ -30,27 +29,8 @@ func copyExecution(c *wire.Copy, hook string) *execution {
 	env := map[string]string{"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "USER": "sandbox"}
 	maps.Copy(env, c.Env)
 	env["HOME"], env["TMPDIR"] = "/tmp", "/tmp"
-	if c.Egress != nil {
-		maps.Copy(env, proxyEnv(c.Egress.Hosts))
-	}
+	maps.Copy(env, c.Egress.Environment(wire.ProxyPort))
 	return &execution{Argv: argv, Env: env, TwoEnds: true}
-}
-
-// proxyEnv is how programs learn of the proxy, in both spellings. What they serve
-// to themselves goes past it, unless that is the name of a granted host.
-func proxyEnv(hosts []string) map[string]string {
-	var own []string
-	for _, name := range []string{"localhost", "127.0.0.1", "::1"} {
-		if !slices.ContainsFunc(hosts, func(h string) bool { return strings.HasPrefix(strings.TrimPrefix(h, "["), name) }) {
-			own = append(own, name)
-		}
-	}
-	proxy := fmt.Sprintf("http://127.0.0.1:%d", egress.Port)
-	env := map[string]string{}
-	for name, value := range map[string]string{"http_proxy": proxy, "https_proxy": proxy, "no_proxy": strings.Join(own, ",")} {
-		env[name], env[strings.ToUpper(name)] = value, value
-	}
-	return env
 }
 
 // copyConfig is what the zygote of a copy is told. It is made anew for each
@@ -69,9 +49,10 @@ func (d *Driver) copyConfig(t pool.Template) (zygoteConfig, error) {
 	c := d.config(pool.Template{Limits: t.Limits, DNS: t.DNS})
 	c.Fresh = false
 	c.Paths, c.Masks, c.Links = v.paths, v.masks, v.links
+	c.Folders, c.Never = v.folders, hidden.Future
 	c.Exec = copyExecution(t.Copy, d.opts.Hook)
 	if t.Copy.Egress != nil {
-		c.EgressPort = egress.Port
+		c.EgressPort = wire.ProxyPort
 	}
 	return c, nil
 }
@@ -96,13 +77,23 @@ func (d *Driver) copyBrood(t pool.Template) (*brood, error) {
 	}
 	brood := d.zygotes[key]
 	if brood == nil {
-		brood = newBrood(1, func(ctx context.Context) (*zygote, error) { return startZygote(ctx, d.opts.Python, config, &d.births) })
+		brood = newBrood(1, func(ctx context.Context) (*zygote, error) { return d.startCopyZygote(ctx, config) })
 		d.zygotes[key] = brood
 	}
 	d.notUsed(key)
 	d.copies = append(d.copies, key)
 	d.forget()
 	return brood, nil
+}
+
+// startCopyZygote starts the zygote of a program, and says what its kernel or
+// the place of a folder takes away.
+func (d *Driver) startCopyZygote(ctx context.Context, config zygoteConfig) (*zygote, error) {
+	z, err := startZygote(ctx, d.opts.Python, config, &d.births)
+	if err == nil && len(z.live) > 0 {
+		d.opts.Logger.Warn("folders of a program are shown without an overlay: a credential file that is replaced is not hidden from copies that are warm or run, and sockets and named pipes made meanwhile are within their reach", "folders", strings.Join(z.live, ", "))
+	}
+	return z, err
 }
 
 // forget closes the zygotes of programs that were not used for longest, beyond

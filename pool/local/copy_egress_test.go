@@ -93,7 +93,7 @@ func TestEgress(t *testing.T) {
 	// Another tool's grant is not this one's, and without any there is no proxy.
 	f(&wire.Egress{Tool: "other", Hosts: []string{at(other)}}, "fetch", "no: ", at(plain), plain.URL)
 	f(nil, "fetch", "no: ", "", plain.URL)
-	f(nil, "direct", "no: ", "", "127.0.0.1", egress.Port)
+	f(nil, "direct", "no: ", "", "127.0.0.1", wire.ProxyPort)
 }
 
 func mustInt(t *testing.T, text string) int {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/code-sandbox/code-sandbox/pool/api"
+	"github.com/code-sandbox/code-sandbox/pool/runner/hidden"
 )
 
 // sharedFolders are never shown whole, as homes are not: more than one program
@@ -18,7 +19,7 @@ var sharedFolders = []string{"/", "/etc", "/home", "/media", "/mnt", "/opt", "/r
 // neverWhole says whether a folder is a home, or holds homes or the files of
 // many programs.
 func (l *looker) neverWhole(folder string) bool {
-	return slices.Contains(sharedFolders, folder) || slices.ContainsFunc(l.homes, func(h string) bool { return below(h, folder) })
+	return slices.Contains(sharedFolders, folder) || slices.ContainsFunc(l.homes, func(h string) bool { return hidden.Below(h, folder) })
 }
 
 // readable refuses a folder that another user cannot read, when copies run as
@@ -29,10 +30,6 @@ func (l *looker) readable(folder string, info os.FileInfo) error {
 	}
 	return api.Errorf(api.Unsandboxable, "only its owner can read the folder %q, and a sandbox of a service that runs as root is another user; "+
 		"let others read it (chmod o+rx), or run code-sandbox as the agent's own user", folder).Because("folder_private")
-}
-
-func below(p, folder string) bool {
-	return p == folder || folder == "/" || strings.HasPrefix(p, folder+"/")
 }
 
 // homes are the home directories of this machine's people.

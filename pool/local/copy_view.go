@@ -5,8 +5,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/code-sandbox/code-sandbox/pool/api"
+	"github.com/code-sandbox/code-sandbox/pool/runner/hidden"
 	"github.com/code-sandbox/code-sandbox/pool/wire"
 )
 
@@ -20,9 +22,21 @@ const (
 
 // view is what a copy sees of this machine.
 type view struct {
-	paths []string          // shown read-only; what they name is real, not a link
-	links map[string]string // names that lead to them
-	masks []string          // hidden again
+	paths   []string          // shown read-only; what they name is real, not a link
+	folders []string          // those of them that are shown by overlays
+	links   map[string]string // names that lead to them
+	masks   []string          // hidden again
+}
+
+// noText is a path that is not text, or was not before it came as JSON, where
+// such bytes become U+FFFD; "" when all are.
+func noText(c *wire.Copy) string {
+	all := slices.Concat([]string{c.Python}, c.Prefixes, c.Program)
+	i := slices.IndexFunc(all, func(p string) bool { return strings.ContainsAny(p, "\uFFFD\x00") || !utf8.ValidString(p) })
+	if i < 0 {
+		return ""
+	}
+	return all[i]
 }
 
 // looker puts a view together.
@@ -39,13 +53,20 @@ type looker struct {
 // the folders of the program, less what may hold a credential. An error is an
 // *api.Error.
 func lookAt(c *wire.Copy, hook string, homes []string, other bool) (view, error) {
+	if p := noText(c); p != "" {
+		return view{}, api.Errorf(api.Unsandboxable, "the path %q of the program or its interpreter is not UTF-8, so that another may be meant; rename it", p).
+			Because("folder_private")
+	}
 	l := &looker{homes: homes, other: other}
-	l.links, l.masks = map[string]string{}, []string{}
+	l.links, l.masks, l.folders = map[string]string{}, []string{}, []string{}
 	l.paths = rootPaths(Python{})
-	for _, p := range append(slices.Clone(c.Prefixes), filepath.Dir(c.Python)) {
+	for _, p := range c.Prefixes {
 		if err := l.interpreter(p); err != nil {
 			return view{}, err
 		}
+	}
+	if err := l.executable(c.Python); err != nil {
+		return view{}, err
 	}
 	l.add(hook)
 	for _, p := range c.Program {
@@ -64,17 +85,23 @@ func lookAt(c *wire.Copy, hook string, homes []string, other bool) (view, error)
 func (l *looker) finished() (view, error) {
 	slices.Sort(l.paths) // a folder before what is in it
 	l.paths = slices.Compact(l.paths)
+	slices.Sort(l.folders)
+	l.folders = slices.Compact(l.folders)
 	slices.Sort(l.masks)
 	l.masks = slices.Compact(l.masks)
 	size := 0
-	for _, p := range append(slices.Clone(l.paths), l.masks...) {
+	for _, p := range slices.Concat(l.paths, l.folders, l.masks) {
+		if !utf8.ValidString(p) { // it would be hidden by another name than it has
+			return view{}, api.Errorf(api.Unsandboxable, "the path %q of the program is not UTF-8, so that what is private there cannot be hidden; rename it", p).
+				Because("folder_private")
+		}
 		size += len(p)
 	}
 	for from := range l.links {
 		size += 2 * len(from)
 	}
 	if len(l.masks) > viewMasks || size > viewBytes {
-		return view{}, tooMuch("holds %d files whose names may mean credentials", len(l.masks))
+		return view{}, tooMuch("holds %d files that may be credentials, sockets or pipes", len(l.masks))
 	}
 	return l.view, nil
 }
@@ -92,7 +119,7 @@ func (l *looker) real(p string) (_ string, ok bool) {
 		return "", false
 	}
 	real, err := filepath.EvalSymlinks(p)
-	if err != nil || below(real, "/proc") || below(real, "/sys") {
+	if err != nil || hidden.Below(real, "/proc") || hidden.Below(real, "/sys") {
 		return "", false
 	}
 	if real != p {
@@ -108,54 +135,57 @@ func (l *looker) add(p string) {
 	}
 }
 
-// interpreter shows a folder that the interpreter lives in.
-func (l *looker) interpreter(p string) error {
-	real, ok := l.real(p)
-	if !ok || slices.ContainsFunc(systemFolders, func(s string) bool { return below(real, s) }) {
-		return nil
-	}
-	if l.neverWhole(real) {
-		return api.Errorf(api.Unsandboxable, "the interpreter's own folder is %q, which holds more than an interpreter; use a virtual environment", real).Because("interpreter_place")
-	}
-	l.paths = addPath(l.paths, real)
-	l.prefixes = append(l.prefixes, real)
-	entries, err := os.ReadDir(real)
-	if err != nil {
-		return nil // not readable for us, and so not for a copy
-	}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") || e.Name() == "pip.conf" {
-			l.masks = append(l.masks, filepath.Join(real, e.Name()))
-		}
-	}
-	return nil
-}
-
 // systemFolders are shown to every sandbox.
 var systemFolders = []string{"/usr", "/bin", "/lib", "/lib64", "/sbin", "/nix/store"}
+
+func ofSystem(p string) bool {
+	return slices.ContainsFunc(systemFolders, func(s string) bool { return hidden.Below(p, s) })
+}
 
 // show shows a file or folder of the program.
 func (l *looker) show(real string) error {
 	info, err := os.Stat(real)
 	switch {
-	case err != nil, l.ofInterpreter(real), slices.ContainsFunc(systemFolders, func(s string) bool { return below(real, s) }):
+	case err != nil:
 		return nil
+	case l.ofInterpreter(real), ofSystem(real):
+		return l.within(real, info)
+	case hidden.Place(real):
+		return credentialPlace(real)
 	case !info.IsDir():
-		if !holdsCredentials(filepath.Base(real)) && !strings.HasPrefix(filepath.Base(real), ".") {
+		if !hidden.File(filepath.Base(real)) && (!l.hiddenPlace(real) || isCode(real)) {
 			l.paths = append(l.paths, real)
 		}
 		return nil
-	case l.neverWhole(real):
+	case l.neverWhole(real), l.hiddenPlace(real):
 		return l.modules(real)
 	}
 	if err := l.readable(real, info); err != nil {
 		return err
 	}
-	l.paths = append(l.paths, real)
-	if base := filepath.Base(real); base == "site-packages" || base == "dist-packages" {
+	l.folder(real)
+	if hidden.Packages(filepath.Base(real)) {
 		return nil // packages bring certificates, which are no secrets
 	}
 	return l.walk(real)
+}
+
+// within shows a folder of the program once more, less what may hold a
+// credential, where it is shown whole already, with the system or the interpreter
+// that it is in: images keep programs in /usr/src/app. What those brought
+// themselves is none of the program's.
+func (l *looker) within(real string, info os.FileInfo) error {
+	if !info.IsDir() || hidden.Library(real) || slices.ContainsFunc(slices.Concat(systemFolders, l.prefixes), func(p string) bool { return hidden.Below(p, real) }) {
+		return nil
+	}
+	l.folder(real)
+	return l.walk(real)
+}
+
+// folder shows a folder of the program whole.
+func (l *looker) folder(p string) {
+	l.paths = append(l.paths, p)
+	l.folders = append(l.folders, p)
 }
 
 // modules shows the modules and packages of a folder, and nothing else of it.
@@ -175,8 +205,10 @@ func (l *looker) modules(folder string) error {
 		if shown++; shown > viewModules {
 			return tooMuch("holds more than %d modules", viewModules)
 		}
-		l.paths = append(l.paths, p)
-		if isPackage {
+		if !isPackage {
+			l.paths = append(l.paths, p)
+		} else {
+			l.folder(p)
 			if err := l.walk(p); err != nil {
 				return err
 			}
@@ -196,17 +228,16 @@ func (l *looker) walk(folder string) error {
 	}
 	for _, e := range entries {
 		p := filepath.Join(folder, e.Name())
-		hidden := strings.HasPrefix(e.Name(), ".")
 		switch {
 		case e.Type()&os.ModeSymlink != 0:
-			l.maskTarget(p, hidden || holdsCredentials(e.Name()))
+			l.maskTarget(p)
 		case !e.IsDir():
-			if hidden || holdsCredentials(e.Name()) {
+			if hidden.File(e.Name()) || leadsOut(e.Type()) {
 				l.masks = append(l.masks, p)
 			}
 		case slices.Contains(l.prefixes, p):
 			// The interpreter's environment, inside of the project.
-		case hidden || hiddenFolders[strings.ToLower(e.Name())] || isEnvironment(p):
+		case hidden.Folder(e.Name()) || hidden.Environment(p):
 			if err := l.onlyNeeded(p); err != nil {
 				return err
 			}
@@ -216,15 +247,18 @@ func (l *looker) walk(folder string) error {
 			}
 		}
 		if len(l.masks) > viewMasks {
-			return tooMuch("holds more than %d files whose names may mean credentials", viewMasks)
+			return tooMuch("holds more than %d files that may be credentials, sockets or pipes", viewMasks)
 		}
 	}
 	return nil
 }
 
 // maskTarget hides what a link leads to, where its own name says so.
-func (l *looker) maskTarget(p string, hidden bool) {
-	if real, err := filepath.EvalSymlinks(p); err == nil && hidden && !l.ofInterpreter(real) && !l.leads(real) {
+func (l *looker) maskTarget(p string) {
+	if name := filepath.Base(p); !hidden.File(name) && !hidden.Folder(name) {
+		return
+	}
+	if real, err := filepath.EvalSymlinks(p); err == nil && !l.partOfInterpreter(real) && !l.leads(real) {
 		l.masks = append(l.masks, real)
 	}
 }
@@ -257,16 +291,23 @@ func (l *looker) onlyNeeded(folder string) error {
 
 // leads says whether a path of the program or of the interpreter is p or below.
 func (l *looker) leads(p string) bool {
-	inside := func(s string) bool { return below(s, p) }
+	inside := func(s string) bool { return hidden.Below(s, p) }
 	return slices.ContainsFunc(l.program, inside) || slices.ContainsFunc(l.prefixes, inside)
 }
 
 func (l *looker) ofInterpreter(p string) bool {
-	return slices.ContainsFunc(l.prefixes, func(s string) bool { return below(p, s) })
+	return slices.ContainsFunc(l.prefixes, func(s string) bool { return hidden.Below(p, s) })
 }
 
-// isEnvironment says whether a folder is a virtual environment.
-func isEnvironment(folder string) bool {
-	_, err := os.Lstat(filepath.Join(folder, "pyvenv.cfg"))
-	return err == nil
+// partOfInterpreter says whether a path is of the interpreter's own files. What
+// else is in its folder may be a project.
+func (l *looker) partOfInterpreter(p string) bool {
+	return slices.ContainsFunc(l.prefixes, func(s string) bool {
+		return slices.ContainsFunc(hidden.Parts, func(part string) bool { return hidden.Below(p, filepath.Join(s, part)) })
+	})
+}
+
+// leadsOut says whether a file is one that another process may answer at.
+func leadsOut(t os.FileMode) bool {
+	return t&(os.ModeSocket|os.ModeNamedPipe|os.ModeDevice) != 0
 }

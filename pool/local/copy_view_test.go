@@ -3,7 +3,6 @@ package local
 import (
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,24 +12,21 @@ import (
 	"github.com/code-sandbox/code-sandbox/pool/wire"
 )
 
-func TestHoldsCredentials(t *testing.T) {
-	f := func(names string, want bool) {
-		t.Helper()
-		for name := range strings.FieldsSeq(names) {
-			if holdsCredentials(name) != want {
-				t.Errorf("%s: %v", name, !want)
+// A name that is no text would be hidden under another name, or stand for another folder.
+func TestViewOfNamesThatAreNoText(t *testing.T) {
+	for _, p := range []string{"/a/\xff", "/a/\uFFFD", "/a\x00b"} {
+		for _, c := range []*wire.Copy{{Program: []string{p}}, {Prefixes: []string{p}}, {Python: p}} {
+			if _, err := lookAt(c, "/usr/lib", nil, false); api.From(err).Reason != "folder_private" || !strings.Contains(err.Error(), "UTF-8") {
+				t.Errorf("%q: %v", p, err)
 			}
 		}
 	}
-	f("server.pem tls.KEY a.p12 id_rsa id_ed25519.pub credentials credentials.json aws-credentials.json client_secret_12.json", true)
-	f("service-account.json service_account_prod.json secrets.toml secrets.yaml token.json token_v2.json app.keyring prod.env terraform.tfstate", true)
-	for _, pattern := range credentialNames {
-		if _, err := path.Match(pattern, ""); err != nil || pattern != strings.ToLower(pattern) {
-			t.Errorf("%q: %v", pattern, err)
+	for _, v := range []view{{paths: []string{"/a/\xff"}}, {masks: []string{"/a/\xff/.env"}}} {
+		l := &looker{view: v}
+		if _, err := l.finished(); api.From(err).Reason != "folder_private" || !strings.Contains(err.Error(), "UTF-8") {
+			t.Error(err)
 		}
 	}
-	// Code and data stay.
-	f("secrets.py credentials.py main.py data.csv tokenizer.json keys.txt README.md environment.yml monkey.json tokens.md", false)
 }
 
 // see is the view of a program in dir, with home as the only home.
@@ -68,17 +64,52 @@ func TestViewOfEnvironments(t *testing.T) {
 		".src/app/main.py": "", ".src/app/.env": "", ".src/other/key.py": "",
 	})
 	c := &wire.Copy{Python: filepath.Join(dir, ".venv/bin/python"), Prefixes: []string{filepath.Join(dir, ".venv"), "/usr"}, Program: []string{dir, filepath.Join(dir, ".src/app")}}
+	hides(t, dir, c, ".src/app/.env", ".src/other", ".venv/pip.conf", "old")
+}
+
+// hides looks at a copy whose program is in dir: just these names of it are hidden.
+func hides(t *testing.T, dir string, c *wire.Copy, want ...string) {
+	t.Helper()
 	v, err := lookAt(c, "/usr/lib", nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{".src/app/.env", ".src/other", ".venv/pip.conf", "old"}
 	for i, name := range want {
 		want[i] = filepath.Join(dir, name)
 	}
 	if !slices.Equal(v.masks, want) {
 		t.Errorf("hidden are %v", v.masks)
 	}
+}
+
+// A program in the interpreter's own folder, as in /usr/src of an image, keeps
+// its credentials; packages there bring theirs.
+func TestViewOfAProgramWithinAPrefix(t *testing.T) {
+	dir := project(t, map[string]string{
+		"lib/python3.12/os.py": "", "lib/python3.12/site-packages/certifi/cacert.pem": "", "bin/python": "", "bin/key.pem": "",
+		"src/app/main.py": "", "src/app/.env": "", "src/app/lib/tls.key": "", "src/app/secrets/x": "", "src/other/.env": "",
+	})
+	in := func(name string) string { return filepath.Join(dir, name) }
+	c := &wire.Copy{Python: in("bin/python"), Prefixes: []string{dir}, Program: []string{
+		dir, in("bin"), in("lib/python3.12"), in("lib/python3.12/site-packages"), in("src/app"),
+	}}
+	hides(t, dir, c, "src/app/.env", "src/app/lib/tls.key", "src/app/secrets")
+}
+
+// What a hidden link at the top of an interpreter's folder leads to is hidden, also
+// within that folder; the interpreter's own parts are not.
+func TestViewOfLinksAtThePrefix(t *testing.T) {
+	dir := project(t, map[string]string{
+		"pyvenv.cfg": "", "lib/python3.12/site-packages/x.py": "", "bin/python": "", "app/main.py": "", "settings/prod": "", "conf/one": "",
+	})
+	in := func(name string) string { return filepath.Join(dir, name) }
+	for link, to := range map[string]string{".env": "settings/prod", "app/.env.local": "../settings/prod", "secrets": "conf", ".python": "bin/python", ".packages": "lib/python3.12"} {
+		if err := os.Symlink(to, in(link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := &wire.Copy{Python: in("bin/python"), Prefixes: []string{dir}, Program: []string{in("app")}}
+	hides(t, dir, c, "conf", "settings/prod")
 }
 
 func TestViewIsBounded(t *testing.T) {

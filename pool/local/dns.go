@@ -51,14 +51,16 @@ func (r *relay) serve(conn net.PacketConn) {
 	defer cancel()
 	turns := make(chan struct{}, dnsConcurrent)
 	buf := make([]byte, dnsMessage)
-	for n := 0; ; n++ {
+	left := &budget{unbounded: r.unbounded}
+	left.Store(DNSLookups)
+	for {
 		size, from, err := conn.ReadFrom(buf)
 		if err != nil {
 			return
 		}
 		question := append([]byte(nil), buf[:size]...)
 		r.lookups.Add(1)
-		if n >= DNSLookups && !r.unbounded {
+		if !left.spend() {
 			reply(conn, failure(question, dnsmessage.RCodeRefused), from)
 			time.Sleep(dnsPause)
 			continue
@@ -66,10 +68,19 @@ func (r *relay) serve(conn net.PacketConn) {
 		turns <- struct{}{}
 		go func() {
 			defer func() { <-turns }()
-			reply(conn, r.answer(ctx, question), from)
+			reply(conn, r.answer(ctx, question, left), from)
 		}()
 	}
 }
+
+// budget is what the name servers may still be sent for one sandbox: questions,
+// and those that are put again.
+type budget struct {
+	atomic.Int64
+	unbounded bool
+}
+
+func (b *budget) spend() bool { return b.Add(-1) >= 0 || b.unbounded }
 
 // reply sends an answer, if there is one; a program that has gone misses nothing.
 func reply(conn net.PacketConn, answer []byte, to net.Addr) {
@@ -78,21 +89,19 @@ func reply(conn net.PacketConn, answer []byte, to net.Addr) {
 	}
 }
 
-// answer asks each server in turn. It is nil for what is not a plain question:
+// answer asks the servers. It is nil for what is not a plain question:
 // only lookups pass, and only as a message of our own making, since a name
 // server may take updates from this machine.
-func (r *relay) answer(ctx context.Context, asked []byte) []byte {
+func (r *relay) answer(ctx context.Context, asked []byte, left *budget) []byte {
 	message, err := r.message(asked)
 	if err != nil {
 		return failure(asked, dnsmessage.RCodeRefused)
 	}
 	ctx, cancel := context.WithTimeout(ctx, dnsTimeout)
 	defer cancel()
-	for _, server := range r.servers {
-		if answer := ask(ctx, server, message); answer != nil {
-			copy(answer, asked[:2]) // the id that the program asked with
-			return answer
-		}
+	if answer := r.resolve(ctx, message, left); answer != nil {
+		copy(answer, asked[:2]) // the id that the program asked with
+		return answer
 	}
 	return failure(asked, dnsmessage.RCodeServerFailure)
 }
@@ -136,32 +145,6 @@ func parseQuestion(message []byte) (q dnsmessage.Question, err error) {
 		return q, errNoQuestion
 	}
 	return questions[0], nil
-}
-
-// ask puts a question to one server; nil when no answer to it comes.
-func ask(ctx context.Context, server string, message []byte) []byte {
-	conn, err := new(net.Dialer).DialContext(ctx, "udp", server)
-	if err != nil {
-		return nil
-	}
-	defer conn.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		conn.SetDeadline(deadline)
-	}
-	if _, err := conn.Write(message); err != nil {
-		return nil
-	}
-	buf := make([]byte, dnsMessage)
-	for {
-		n, err := conn.Read(buf)
-		if err != nil {
-			return nil
-		}
-		var p dnsmessage.Parser
-		if head, err := p.Start(buf[:n]); err == nil && head.Response && head.ID == binary.BigEndian.Uint16(message) {
-			return buf[:n]
-		}
-	}
 }
 
 // failure is an answer without one; nil when the question cannot be read.

@@ -1,10 +1,12 @@
 package local
 
 import (
+	"context"
 	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
 
@@ -14,6 +16,12 @@ import (
 
 // nameServer answers every A question with 203.0.113.7, and counts what comes.
 func nameServer(t *testing.T, seen *atomic.Int64) string {
+	t.Helper()
+	return lossyNameServer(t, seen, func(int64) bool { return false })
+}
+
+// lossyNameServer loses the questions, counted from 1, that lost says.
+func lossyNameServer(t *testing.T, seen *atomic.Int64, lost func(int64) bool) string {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -27,7 +35,9 @@ func nameServer(t *testing.T, seen *atomic.Int64) string {
 			if err != nil {
 				return
 			}
-			seen.Add(1)
+			if lost(seen.Add(1)) {
+				continue
+			}
 			var m dnsmessage.Message
 			if m.Unpack(buf[:n]) != nil {
 				continue
@@ -62,7 +72,13 @@ func TestDNS(t *testing.T) {
 	// A lookup is answered, also by the second server when the first is not there.
 	f([]string{server}, lookup, "203.0.113.7\n")
 	f([]string{"127.0.0.1:1", server}, lookup, "203.0.113.7\n")
-	// Nobody to ask: a failure within two seconds, not a hang.
+	// A server that says nothing keeps nobody from asking the second.
+	silent := lossyNameServer(t, new(atomic.Int64), func(int64) bool { return true })
+	f([]string{silent, server}, lookup, "203.0.113.7\n")
+	// A lost question is put again.
+	f([]string{lossyNameServer(t, new(atomic.Int64), func(n int64) bool { return n == 1 })}, lookup, "203.0.113.7\n")
+	// Nobody who answers, and nobody to ask: a failure within two seconds, not a hang.
+	f([]string{silent}, "import time; t = time.time()\ntry:\n "+lookup+"\nexcept OSError as e: print(e.errno, time.time() - t < 2)", "True")
 	f([]string{}, "import time; t = time.time()\ntry:\n "+lookup+"\nexcept OSError as e: print(e.errno, time.time() - t < 2)", "True")
 	// An update is refused, and never leaves this machine.
 	before := seen.Load()
@@ -101,5 +117,33 @@ func TestNoDNS(t *testing.T) {
 	}
 	if res.ExitCode != 1 || res.DurationMS > 3000 || len(res.Denied) != 1 || res.Denied[0] != wire.DeniedNetwork {
 		t.Errorf("got %+v", res)
+	}
+}
+
+// What is put again counts as what is asked does: a server that keeps silent is
+// sent no more than a sandbox may.
+func TestQuestionsPutAgainCount(t *testing.T) {
+	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), dnsTimeout)
+	defer cancel()
+	left := &budget{}
+	left.Store(2) // of the three times that it would be put again
+	r := &relay{servers: []string{silent.LocalAddr().String()}}
+	if answer := r.resolve(ctx, []byte("any question"), left); answer != nil {
+		t.Errorf("an answer from nobody: %q", answer)
+	}
+	silent.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+	sent := 0
+	for buf := make([]byte, 100); ; sent++ {
+		if _, _, err := silent.ReadFrom(buf); err != nil {
+			break
+		}
+	}
+	if sent != 3 {
+		t.Errorf("it was sent %d times, want 3", sent)
 	}
 }

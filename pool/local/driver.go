@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -23,12 +24,13 @@ import (
 	"github.com/code-sandbox/code-sandbox/pool"
 	"github.com/code-sandbox/code-sandbox/pool/api"
 	"github.com/code-sandbox/code-sandbox/pool/egress"
+	"github.com/code-sandbox/code-sandbox/pool/seccomp"
 )
 
 const (
 	startBound   = 10 * time.Second // for a sandbox to get ready
 	zygoteBound  = 60 * time.Second // for a zygote to import its modules
-	destroyBound = 5 * time.Second  // for a killed sandbox to be gone
+	destroyBound = 20 * time.Second // for a killed sandbox to be gone, on a machine that has far too much to do
 	sandboxNice  = 5                // the service stays responsive beside busy programs
 	hostID       = 64000            // first user and group id of programs, outside their namespace
 	hostIDs      = 1024             // more than there are sandboxes at once
@@ -85,11 +87,13 @@ type Driver struct {
 var _ pool.Driver = (*Driver)(nil)
 
 // New makes a driver. It starts nothing yet, but refuses where isolation
-// cannot work, and says why and what to do.
+// cannot work, and says why and what to do. It ends and removes what a killed
+// one, or a killed Bare, has left.
 func New(opts Options) (*Driver, error) {
 	if err := checkKernel(); err != nil {
 		return nil, err
 	}
+	sweep(opts.Logger)
 	servers := opts.NameServers
 	if servers == nil {
 		servers = nameServers()
@@ -104,7 +108,7 @@ func New(opts Options) (*Driver, error) {
 		watchdog: newWatchdog(opts.MemoryBytes), stop: cancel,
 		roster: newRoster[*sandbox](), zygotes: map[string]*brood{},
 	}
-	if err := d.boundMemory(); err != nil {
+	if err := d.bound(); err != nil {
 		cancel()
 		return nil, err
 	}
@@ -112,20 +116,25 @@ func New(opts Options) (*Driver, error) {
 	return d, nil
 }
 
-// boundMemory makes cgroups where they can be made, and the filter of system
-// calls that goes with what holds the limit.
-func (d *Driver) boundMemory() error {
+// bound makes cgroups where they can be made, and the filter of system calls
+// that goes with what holds the memory limit.
+func (d *Driver) bound() error {
 	var err error
 	if !d.without("memory") {
 		if d.cgroups, err = newCgroups(d.opts.MemoryBytes); err != nil {
 			d.opts.Logger.Warn("no memory cgroup can be made: memory is watched instead", "reason", err)
 		}
 	}
+	if d.cgroups != nil && !d.without("cpu") {
+		if err = d.cgroups.divideCPU(); err != nil {
+			d.opts.Logger.Warn(noShares, "reason", err)
+		}
+	}
 	var more []string
 	if d.cgroups == nil {
-		more = unmapped
+		more = seccomp.Unmapped()
 	}
-	program, err := seccompProgram(more...)
+	program, err := seccomp.Program(runtime.GOARCH, more...)
 	d.seccomp = encoded(program)
 	return err
 }
@@ -142,6 +151,10 @@ func (d *Driver) MemoryBy() string {
 	}
 	return "cgroup"
 }
+
+// CPUBy says what gives a sandbox its share of the processors: "cgroup", or
+// "niceness", which each of its processes has alone.
+func (d *Driver) CPUBy() string { return d.cgroups.cpuBy() }
 
 // Lookups is how many DNS questions sandboxes have asked.
 func (d *Driver) Lookups() int64 { return d.relay.lookups.Load() }
@@ -191,7 +204,9 @@ func (d *Driver) spawn(ctx context.Context, z *zygote, t pool.Template) (*sandbo
 			ends.closeAll()
 			return nil, err
 		}
-		theirs = append(theirs, int(s.cgroup.join.Fd()))
+		for _, join := range s.cgroup.joins() {
+			theirs = append(theirs, int(join.Fd()))
+		}
 	}
 	s.initFD, s.mainFD, err = z.spawn(ctx, theirs, s.ended)
 	ends.closeTheirs()

@@ -45,8 +45,13 @@ func template() pool.Template {
 // run runs code in a sandbox of its own.
 func run(t testing.TB, d *Driver, code string) *wire.Result {
 	t.Helper()
+	return runFrom(t, d, template(), code)
+}
+
+func runFrom(t testing.TB, d *Driver, from pool.Template, code string) *wire.Result {
+	t.Helper()
 	ctx := context.Background()
-	s, err := d.Start(ctx, template())
+	s, err := d.Start(ctx, from)
 	if err != nil {
 		t.Fatal(err)
 	}

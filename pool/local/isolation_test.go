@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -56,14 +57,26 @@ func TestUnprivileged(t *testing.T) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	program := filepath.Join(dir, "local.test")
+	// As the repository has them: tests find the hook from their own folder.
+	if err := os.CopyFS(filepath.Join(dir, "toolproxy/hook/py"), os.DirFS(hookFolder(t))); err != nil {
+		t.Fatal(err)
+	}
+	home := filepath.Join(dir, "pool/local")
+	if err := os.MkdirAll(home, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(home, "local.test")
 	copyProgram(t, program)
-	cmd := exec.Command(program, "-test.run", "^(TestConformance|TestSelfTest|TestMemory)", "-test.v")
-	cmd.Dir = dir
-	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + dir, "TMPDIR=" + dir}
+	tmp := filepath.Join(dir, "tmp")
+	if err := errors.Join(os.Mkdir(tmp, 0o755), os.Chown(tmp, 65534, 65534)); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "-test.run", "^(TestConformance|TestSelfTest|TestMemory|TestCopyHides|TestCopySees)", "-test.v")
+	cmd.Dir = home
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + dir, "TMPDIR=" + tmp}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "--- PASS: TestConformance") {
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestConformance") || !strings.Contains(string(out), "--- PASS: TestCopyHides") {
 		t.Errorf("as an unprivileged user: %v\n%s", err, out)
 	}
 }
@@ -87,11 +100,14 @@ func copyProgram(t *testing.T, to string) {
 
 // Memory is bounded over all processes of a sandbox, whoever holds the limit.
 func TestMemory(t *testing.T) {
-	d := newDriver(t, nil)
+	const limit = 128 << 20
+	d := newDriver(t, func(o *Options) { o.MemoryBytes = limit })
+	bounded := template()
+	bounded.Limits.MemoryBytes = limit
 	f := func(code string) {
 		t.Helper()
-		res := run(t, d, "print('before', flush=True)\n"+code)
-		if res.Outcome != wire.OutOfMemory || res.Stdout != "before\n" || !strings.Contains(res.Reason, "512 MiB") {
+		res := runFrom(t, d, bounded, "print('before', flush=True)\n"+code)
+		if res.Outcome != wire.OutOfMemory || res.Stdout != "before\n" || !strings.Contains(res.Reason, "128 MiB") {
 			t.Errorf("held by %s: %+v", d.MemoryBy(), res)
 		}
 	}
@@ -102,7 +118,7 @@ func TestMemory(t *testing.T) {
 if os.fork() == 0:
     hold = []
     while True:
-        hold.append(bytearray(8 << 20))
+        hold.append(bytearray(2 << 20))
         time.sleep(0.01)
 os.wait()
 time.sleep(1)`)
@@ -110,7 +126,7 @@ time.sleep(1)`)
 	f(`import os, time
 for i in range(8):
     if os.fork() == 0:
-        hold = bytearray(os.urandom(1 << 20)) * 100
+        hold = bytearray(os.urandom(1 << 20)) * 25
         time.sleep(20)
 time.sleep(20)`)
 }

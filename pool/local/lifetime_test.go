@@ -69,8 +69,10 @@ func TestNothingIsLeft(t *testing.T) {
 			t.Errorf("%q: %d descriptors became %d", code, before, after)
 		}
 		if d.cgroups != nil {
-			if left, err := filepath.Glob(filepath.Join(d.cgroups.dir, "[0-9]*")); err != nil || len(left) > 2 {
-				t.Errorf("%q: cgroups %v are left, %v", code, left, err)
+			for _, folder := range d.cgroups.folders() {
+				if left, err := filepath.Glob(filepath.Join(folder.dir, "[0-9]*")); err != nil || len(left) > 2 {
+					t.Errorf("%q: cgroups %v are left, %v", code, left, err)
+				}
 			}
 		}
 	}
@@ -88,26 +90,6 @@ func openFiles(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return len(entries)
-}
-
-// What a killed service left is taken away; what a living one has is not.
-func TestStaleCgroups(t *testing.T) {
-	d := newDriver(t, nil)
-	if d.cgroups == nil {
-		t.Log("no cgroup can be made here: there is nothing to be left")
-		return
-	}
-	stale := filepath.Join(filepath.Dir(d.cgroups.dir), cgroupPrefix+"999999999-1-STALE")
-	if err := os.MkdirAll(filepath.Join(stale, "1"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	newDriver(t, nil)
-	if _, err := os.Stat(stale); !os.IsNotExist(err) {
-		t.Errorf("the stale cgroup is still there: %v", err)
-	}
-	if _, err := os.Stat(d.cgroups.dir); err != nil {
-		t.Errorf("the living service's cgroup was taken away: %v", err)
-	}
 }
 
 func TestLookPython(t *testing.T) {

@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -49,6 +51,9 @@ func LookPython(ctx context.Context, name string) (Python, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	path, err := exec.LookPath(name)
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EISDIR) {
+		return Python{}, fmt.Errorf("%q is no Python: it is no program, or none that this user may run; name a CPython 3.8 or newer with --python", name)
+	}
 	if err != nil {
 		if e, ok := errors.AsType[*exec.Error](err); ok {
 			err = e.Err
@@ -56,14 +61,15 @@ func LookPython(ctx context.Context, name string) (Python, error) {
 		return Python{}, fmt.Errorf("cannot find the Python interpreter %q: %w: install one, or name one with --python", name, err)
 	}
 	// A clean environment but for what a version manager's shim needs.
-	cmd := exec.CommandContext(ctx, path, append([]string{"-c", findPython}, dataPackages...)...)
+	cmd := exec.CommandContext(ctx, path, append([]string{"-"}, dataPackages...)...)
+	cmd.Stdin = strings.NewReader(findPython)
 	cmd.Dir = "/"
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
 		return Python{}, fmt.Errorf("%q is no Python, or one that does not work: name a CPython 3.8 or newer with --python; asked what it is, it ended with %w: %s",
-			path, err, strings.TrimSpace(stderr.String()))
+			path, err, lastWords(stderr.String()))
 	}
 	var found struct {
 		Python
@@ -76,6 +82,19 @@ func LookPython(ctx context.Context, name string) (Python, error) {
 		return Python{}, fmt.Errorf("%q is version %s; CPython 3.8 or newer is needed: name one with --python", path, found.Version)
 	}
 	return found.Python, nil
+}
+
+// lastWords is the last line that a program wrote, which names what is wrong,
+// unless it only repeats a line of findPython: that is no news.
+func lastWords(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	last := lines[len(lines)-1]
+	for asked := range strings.Lines(findPython) {
+		if asked = strings.TrimSpace(asked); last == asked || len(asked) > 5 && strings.Contains(last, asked) {
+			return "it cannot read Python"
+		}
+	}
+	return last[:min(len(last), 500)]
 }
 
 // rootPaths are what a sandbox sees of this machine, read-only: the system's

@@ -52,6 +52,10 @@ type zygoteConfig struct {
 	Exec  *execution        `json:"exec"`
 	Masks []string          `json:"masks"`
 	Links map[string]string `json:"links"`
+	// Folders are those of Paths that are shown by overlays, and Never are names
+	// that are hidden there though nothing may have them yet.
+	Folders []string `json:"folders"`
+	Never   []string `json:"never"`
 }
 
 // execution is a program that takes the place of the zygote's fork.
@@ -67,6 +71,7 @@ type execution struct {
 type zygote struct {
 	channel *os.File // SOCK_SEQPACKET
 	proc    bool     // its sandboxes have a /proc
+	live    []string // folders that cannot be shown by an overlay, with the reason
 	born    time.Time
 	kill    func() error
 	exited  chan struct{}
@@ -90,8 +95,10 @@ func startZygote(ctx context.Context, python Python, config zygoteConfig, ids *a
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a socket for the zygote: %w", err)
 	}
-	// One packet holds the configuration.
-	unix.SetsockoptInt(pair[0], unix.SOL_SOCKET, unix.SO_SNDBUF, 1<<20)
+	// One packet holds the configuration, and one the answer.
+	for _, end := range pair {
+		unix.SetsockoptInt(end, unix.SOL_SOCKET, unix.SO_SNDBUF, maxWord)
+	}
 	unix.SetNonblock(pair[0], true)
 	z := &zygote{
 		channel: os.NewFile(uintptr(pair[0]), "zygote"),
@@ -188,27 +195,11 @@ func (z *zygote) configure(ctx context.Context, config zygoteConfig) error {
 	if _, err := z.channel.Write(message); err != nil {
 		return z.why("cannot configure the zygote", err)
 	}
-	buf := make([]byte, 8<<10)
-	n, err := z.channel.Read(buf)
-	if err != nil || n == 0 {
-		return z.why("the zygote did not get ready", err)
+	ready, err := z.ready()
+	if err != nil {
+		return err
 	}
-	var ready struct {
-		Proc  bool   `json:"proc"`
-		Error string `json:"error"`
-		// Module is set when this one cannot be imported.
-		Module string `json:"module"`
-	}
-	if err := json.Unmarshal(buf[:n], &ready); err != nil {
-		return fmt.Errorf("cannot understand the zygote: %w", err)
-	}
-	if ready.Module != "" {
-		return &ImportError{Module: ready.Module, Cause: ready.Error}
-	}
-	if ready.Error != "" {
-		return fmt.Errorf("the zygote cannot get ready: %s", ready.Error)
-	}
-	z.proc = ready.Proc
+	z.proc, z.live = ready.Proc, ready.Live
 	z.channel.SetDeadline(time.Time{})
 	return nil
 }

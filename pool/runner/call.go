@@ -42,7 +42,7 @@ func (p *Process) Call(ctx context.Context, req *wire.Request, nonce string, lim
 		// The copy calls nothing before it has the whole frame.
 		return nil, api.Errorf(api.SandboxLost, "cannot hand the call to its sandbox: %w", err)
 	}
-	r := &run{Process: p, limits: limits, records: make(chan *record, 1)}
+	r := p.newRun(limits)
 	r.capture(nil)
 	go r.readCall(nonce, sink)
 
@@ -79,7 +79,7 @@ func (r *run) readCall(nonce string, sink wire.Sink) {
 	defer close(r.records)
 	said := &spoken{}
 	for said.last == nil && said.err == nil {
-		body, err := readBody(r.Control, maxCallFrame)
+		body, err := readBody(r.words, maxCallFrame)
 		if err != nil && !errors.Is(err, errTooLarge) {
 			return // the process's end tells how the call ended
 		}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -30,10 +31,16 @@ const mainFile = "main.py"
 // directory. It follows no symbolic link and opens nothing but regular files.
 type collector struct {
 	root   *os.Root
+	spare  *Reserve
+	tight  bool              // the reserve is used up: what is taken is removed
 	given  map[string]string // content of the files that were laid in, by path
 	left   int64             // bytes of content still allowed
 	budget int64
 	walked int
+	full   bool // no more is looked at
+	names  names
+	odd    []entry // those whose names are not UTF-8
+	last   bool    // it is their turn
 	files  []wire.File
 	omits  []wire.OmittedFile
 	extra  int // omitted, and not even named
@@ -49,18 +56,16 @@ func touched(dir *os.File) bool {
 }
 
 // collect reads the files of a dead program from its working directory.
-func collect(dir *os.File, req *wire.Request, budget int64) ([]wire.File, []wire.OmittedFile, error) {
+func collect(dir *os.File, spare *Reserve, req *wire.Request, budget int64) ([]wire.File, []wire.OmittedFile, error) {
 	dir.Chmod(0o700) //nolint:errcheck // where it is ours, the program may have closed it; where not, it could not
 	// The directory may be in no mount table any more: it is reached by descriptor.
-	root, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()))
-	if err != nil {
+	c := &collector{spare: spare, given: given(req), left: budget, budget: budget, names: names{}}
+	var err error
+	if c.root, err = withSpare(c, func() (*os.Root, error) { return os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", dir.Fd())) }); err != nil {
 		return nil, nil, fmt.Errorf("cannot open the working directory: %w", err)
 	}
-	defer root.Close()
-	c := &collector{root: root, given: given(req), left: budget, budget: budget}
-	if err := fs.WalkDir(root.FS(), ".", c.visit); err != nil {
-		return nil, nil, fmt.Errorf("cannot read the working directory: %w", err)
-	}
+	defer c.root.Close()
+	c.walk()
 	if c.extra > 0 {
 		c.omits = append(c.omits, wire.OmittedFile{Path: "…", Reason: fmt.Sprintf("%d more files are not named", c.extra)})
 	}
@@ -80,39 +85,77 @@ func given(req *wire.Request) map[string]string {
 	return all
 }
 
-func (c *collector) visit(name string, d fs.DirEntry, err error) error {
+// entry is one file or folder, by its path below the working directory.
+type entry struct {
+	name string
+	fs.DirEntry
+}
+
+// walk visits everything, in the order of names, and what has a name that is
+// not UTF-8 last. It is not fs.WalkDir, which goes into no folder of such a name.
+func (c *collector) walk() {
+	c.look(".")
+	c.last = true
+	for _, e := range c.odd {
+		c.visit(e)
+	}
+}
+
+// look visits what is in a folder.
+func (c *collector) look(folder string) {
+	entries, err := withSpare(c, func() ([]fs.DirEntry, error) {
+		dir, err := c.root.Open(folder)
+		if err != nil {
+			return nil, err
+		}
+		defer dir.Close()
+		return dir.ReadDir(-1) // which looks at each entry, where the folder does not tell what it is
+	})
 	if err != nil {
-		c.omit(name, 0, "cannot be read")
-		return nil
+		c.omit(folder, 0, "cannot be read")
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	for _, d := range entries {
+		e := entry{path.Join(folder, d.Name()), d}
+		if c.last || utf8.ValidString(e.name) {
+			c.visit(e)
+		} else {
+			c.odd = append(c.odd, e)
+		}
+	}
+}
+
+func (c *collector) visit(e entry) {
+	if c.full {
+		return
 	}
 	if c.walked++; c.walked > maxWalk {
+		c.full = true
 		c.omit("…", 0, fmt.Sprintf("only the first %d entries were looked at", maxWalk))
-		return fs.SkipAll
+		return
 	}
-	if d.IsDir() {
-		if strings.Count(name, "/") >= maxDepth {
-			c.omit(name, 0, fmt.Sprintf("folders are looked into %d deep", maxDepth))
-			return fs.SkipDir
+	switch {
+	case e.IsDir() && strings.Count(e.name, "/") >= maxDepth:
+		c.omit(e.name, 0, fmt.Sprintf("folders are looked into %d deep", maxDepth))
+	case e.IsDir():
+		if e.Name() != "__pycache__" {
+			c.look(e.name)
+			c.drop(e.name)
 		}
-		if d.Name() == "__pycache__" {
-			return fs.SkipDir
-		}
-		return nil
+	case !e.Type().IsRegular():
+		c.omit(e.name, 0, "not a regular file, and links are not followed")
+	default:
+		c.take(e.name)
 	}
-	if !d.Type().IsRegular() {
-		c.omit(name, 0, "not a regular file, and links are not followed")
-		return nil
-	}
-	c.take(name)
-	return nil
 }
 
 func (c *collector) take(name string) {
-	f, err := c.root.Open(name)
+	f, err := c.open(name)
 	if err != nil {
 		c.omit(name, 0, "cannot be read")
 		return
 	}
+	defer c.drop(name)
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() {
@@ -142,7 +185,7 @@ func (c *collector) add(name string, size int64, f *os.File) {
 	}
 	content = content[:n]
 	c.left -= int64(n)
-	file := wire.File{Path: toText([]byte(name)), Size: int64(n), MediaType: mediaType(name, content), Encoding: "utf-8"}
+	file := wire.File{Path: c.names.text(name), Size: int64(n), MediaType: mediaType(name, content), Encoding: "utf-8"}
 	if utf8.Valid(content) {
 		file.Content = string(content)
 	} else {
@@ -157,7 +200,7 @@ func (c *collector) omit(name string, size int64, reason string) {
 		c.extra++
 		return
 	}
-	c.omits = append(c.omits, wire.OmittedFile{Path: toText([]byte(name)), Size: size, Reason: reason})
+	c.omits = append(c.omits, wire.OmittedFile{Path: c.names.text(name), Size: size, Reason: reason})
 }
 
 // same compares a file of want's size with want.

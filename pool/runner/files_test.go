@@ -3,6 +3,7 @@ package runner
 import (
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,7 +33,7 @@ func collectFrom(t *testing.T, req *wire.Request, budget int64, fill func(dir st
 			t.Fatal(err)
 		}
 	}
-	files, omits, err := collect(dir, req, budget)
+	files, omits, err := collect(dir, nil, req, budget)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,6 +77,41 @@ func TestCollect(t *testing.T) {
 	}
 	if len(omitted) != 1 || !strings.Contains(omitted["big.bin"], "1000 bytes") {
 		t.Errorf("omitted %v", omitted)
+	}
+}
+
+// Names that are not UTF-8 are told apart, and so are those that look like what
+// stands for them; a file in a folder of such a name as well.
+func TestCollectNamesEachFile(t *testing.T) {
+	content := map[string]string{
+		"\xff.txt": "1", "\xfe.txt": "2", `\xff.txt`: "3", `\xfe.txt~2`: "4", `\xfe.txt`: "5",
+		"\xc3.d/f": "6", "é\xe9": "7", "\ufffd": "8", "\xed\xa0\x80": "9", "big\xff": strings.Repeat("x", 200),
+	}
+	files, omitted := collectFrom(t, &wire.Request{}, 100, func(dir string) error {
+		for name, text := range content {
+			path := filepath.Join(dir, name)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				return err
+			}
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				return err
+			}
+		}
+		return os.Symlink("/", filepath.Join(dir, "link\xff"))
+	})
+	got := map[string]string{}
+	for _, f := range files {
+		got[f.Path] = f.Content
+	}
+	want := map[string]string{
+		`\xff.txt`: "3", `\xff.txt~2`: "1", `\xfe.txt`: "5", `\xfe.txt~2`: "4", `\xfe.txt~3`: "2",
+		`\xc3.d/f`: "6", `é\xe9`: "7", "\ufffd": "8", `\xed\xa0\x80`: "9",
+	}
+	if len(files) != len(want) || !maps.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	if len(omitted) != 2 || omitted[`big\xff`] == "" || omitted[`link\xff`] == "" {
+		t.Errorf("omitted %q", omitted)
 	}
 }
 

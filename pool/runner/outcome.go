@@ -3,6 +3,8 @@ package runner
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -20,13 +22,14 @@ type record struct {
 
 // exception is what the bootstrap tells of an uncaught exception.
 type exception struct {
-	Type    string   `json:"type"`
-	Bases   []string `json:"bases"`
-	Errno   int      `json:"errno"`
-	Path    string   `json:"path"`
-	Module  string   `json:"module"`
-	Message string   `json:"message"`
-	Forking bool     `json:"forking"` // what raised it makes processes
+	Type       string   `json:"type"`
+	Bases      []string `json:"bases"`
+	Errno      int      `json:"errno"`
+	Path       string   `json:"path"`
+	Unreadable bool     `json:"unreadable"` // what is at Path may not even be read
+	Module     string   `json:"module"`
+	Message    string   `json:"message"`
+	Forking    bool     `json:"forking"` // what raised it makes processes
 }
 
 func (e exception) is(class string) bool { return slices.Contains(e.Bases, class) }
@@ -89,7 +92,7 @@ func (e ending) outOfMemory() verdict {
 // raised names the cause of an uncaught exception.
 func (e ending) raised(code int) verdict {
 	first := e.record.Errors[0]
-	v := verdict{wire.Failed, code, fmt.Sprintf("The program ended with an uncaught %s.", clip(first.Type, 100)), nil}
+	v := verdict{wire.Failed, code, fmt.Sprintf("The program ended with an uncaught %s.", clip(printable(first.Type, ""), 100)), nil}
 	for _, x := range e.record.Errors {
 		if outcome, reason := e.limitHit(x); outcome != "" {
 			v.outcome, v.reason = outcome, reason
@@ -148,12 +151,27 @@ func denied(x exception) (wire.Denial, string) {
 			"There is no module %q in the sandbox, and nothing can be installed from inside: it has no network.", clip(x.Module, 100))
 	case x.is("gaierror") || errno == syscall.ENETUNREACH || errno == syscall.EHOSTUNREACH:
 		return wire.DeniedNetwork, "A sandbox has no network but DNS lookups; give it data with files or stdin."
-	case errno == syscall.EROFS, errno == syscall.EACCES && x.Path != "", errno == syscall.EPERM && x.Path != "":
+	case errno == syscall.EROFS, (errno == syscall.EACCES || errno == syscall.EPERM) && x.Path != "" && !x.Unreadable:
 		return wire.DeniedFilesystem, "Only the working directory and /tmp can be written."
-	case errno == syscall.EPERM, errno == syscall.ENOSYS, errno == syscall.EAFNOSUPPORT:
+	case errno == syscall.EACCES && x.Unreadable, errno == syscall.EPERM, errno == syscall.ENOSYS, errno == syscall.EAFNOSUPPORT:
 		return wire.DeniedOperation, "The sandbox refuses this operation."
 	}
 	return "", ""
+}
+
+// printable writes what is no printable character, nor in kept, as Go and Python
+// do: a sentence of ours must not move a terminal's cursor or hide its own end.
+func printable(s, kept string) string {
+	var text strings.Builder
+	for _, r := range s {
+		if strconv.IsPrint(r) || strings.ContainsRune(kept, r) {
+			text.WriteRune(r)
+			continue
+		}
+		quoted := strconv.QuoteRune(r)
+		text.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return text.String()
 }
 
 func clip(s string, n int) string {

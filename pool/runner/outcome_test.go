@@ -45,12 +45,22 @@ func TestVerdict(t *testing.T) {
 	// An empty pipe that nobody waits for raises the same.
 	f(ending{record: raised(exception{Type: "BlockingIOError", Bases: []string{"BlockingIOError"}, Errno: 11})}, wire.Failed, 1, "uncaught BlockingIOError")
 	f(ending{record: raised(exception{Bases: []string{"RuntimeError"}, Message: "can't start new thread"})}, wire.ProcessLimit, 1, "128 processes")
+	// What would move a terminal's cursor, or turn the rest around, is written out.
+	f(ending{record: raised(exception{Type: "\x1b[31mRed\r\n\u202eé"})}, wire.Failed, 1, `uncaught \x1b[31mRed\r\n\u202eé.`)
+	f(ending{record: raised(exception{Bases: []string{"ModuleNotFoundError"}, Module: "a\x1bb"})}, wire.Failed, 1, `module "a\x1bb"`, wire.DeniedPackage)
 	// An exception, with a hint where the sandbox is the reason.
 	f(ending{record: raised(exception{Type: "ValueError", Bases: []string{"ValueError"}})}, wire.Failed, 1, "uncaught ValueError")
 	f(ending{record: raised(exception{Type: "ModuleNotFoundError", Bases: []string{"ModuleNotFoundError"}, Module: "requests"})},
 		wire.Failed, 1, `no module "requests"`, wire.DeniedPackage)
 	f(ending{record: raised(exception{Type: "OSError", Bases: []string{"OSError"}, Errno: 30, Path: "/usr/x"})},
 		wire.Failed, 1, "Only the working directory", wire.DeniedFilesystem)
+	f(ending{record: raised(exception{Type: "PermissionError", Bases: []string{"OSError"}, Errno: 13, Path: "/etc/x"})},
+		wire.Failed, 1, "Only the working directory", wire.DeniedFilesystem)
+	// What may not even be read was perhaps only to be read.
+	for _, errno := range []int{1, 13} {
+		f(ending{record: raised(exception{Type: "PermissionError", Bases: []string{"OSError"}, Errno: errno, Path: "/proc/1/environ", Unreadable: true})},
+			wire.Failed, 1, "uncaught PermissionError. The sandbox refuses this operation.", wire.DeniedOperation)
+	}
 	f(ending{record: raised(exception{Type: "PermissionError", Bases: []string{"OSError"}, Errno: 1})},
 		wire.Failed, 1, "refuses this operation", wire.DeniedOperation)
 	// The cause may be further down.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/code-sandbox/code-sandbox/pool/api"
@@ -40,7 +41,8 @@ func Prepare(ctx context.Context, control net.Conn, stdout, stderr *os.File, non
 	switch {
 	case ctx.Err() != nil:
 		return notImported("import_timeout", "the import of the program did not end in time in the sandbox", errs)
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, os.ErrClosed):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, os.ErrClosed),
+		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE): // it left the request unread
 		return notImported("import_failed", "the import of the program ended the sandbox's interpreter", errs)
 	case err != nil:
 		return api.Errorf(api.SandboxLost, "cannot make a copy of the program ready: %w", err)
@@ -54,7 +56,7 @@ func Prepare(ctx context.Context, control net.Conn, stdout, stderr *os.File, non
 
 func notImported(reason, what string, errs *capture) *api.Error {
 	if said := strings.TrimSpace(errs.text()); said != "" {
-		what += "; it said: " + clip(said, 2000)
+		what += "; it said: " + clip(printable(said, "\n\t"), 2000)
 	}
 	return api.Errorf(api.Unsandboxable, "%s", what).Because(reason)
 }
@@ -86,7 +88,7 @@ func refusal(raw json.RawMessage, executed api.Executed) *api.Error {
 	if told.Code == api.TooLarge {
 		code = api.TooLarge
 	}
-	e := api.Errorf(code, "%s", clip(told.Message, 8000)).Because(word(told.Reason))
+	e := api.Errorf(code, "%s", clip(printable(told.Message, "\n\t"), 8000)).Because(word(told.Reason))
 	// A copy may say that the body ran; that it did not is believed only as far
 	// as nothing speaks against it.
 	if executed != api.No || told.Executed != api.No {

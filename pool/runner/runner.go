@@ -20,19 +20,22 @@ import (
 // How long each step after the program's end may take.
 const (
 	interruptGrace = 250 * time.Millisecond // from the deadline's signal to the kill
-	recordGrace    = 500 * time.Millisecond // for the record of a process that has exited: it is there already, unless this machine is very busy
 	drainGrace     = 100 * time.Millisecond // for the last output of a killed tree
-	deathGrace     = 5 * time.Second        // for a killed tree to be gone
+	deathGrace     = 30 * time.Second       // for a killed tree to be gone, on a machine that has far too much to do; who waits for a pod's run gives up before
 	sendBound      = 20 * time.Second       // for the interpreter to take in its request
 )
 
 // Process is a started interpreter that blocks on its control socket (see
-// python/bootstrap.py). Every field must be set.
+// python/bootstrap.py). Every field but Reserve must be set.
 type Process struct {
 	Control        net.Conn
 	Stdout, Stderr *os.File // read ends, non-blocking
 	// WorkDir is the program's working directory, open for reading.
 	WorkDir *os.File
+	// Reserve is for reading what is in WorkDir. A pod's has one, whose kernel may be
+	// gVisor's; nil on one machine, whose kernel needs no descriptor for a folder that
+	// it remembers.
+	Reserve *Reserve
 	// Exited receives the wait status of the interpreter, once; it is closed
 	// when nobody is left to know it.
 	Exited <-chan syscall.WaitStatus
@@ -52,7 +55,12 @@ type run struct {
 	*Process
 	limits   wire.Limits
 	out, err *capture
+	words    *words
 	records  chan *record
+}
+
+func (p *Process) newRun(limits wire.Limits) *run {
+	return &run{Process: p, limits: limits, words: &words{conn: p.Control}, records: make(chan *record, 1)}
 }
 
 // Execute runs req and returns how it ended. The process cannot be used again,
@@ -65,7 +73,7 @@ func (p *Process) Execute(ctx context.Context, req *wire.Request, limits wire.Li
 		// The interpreter starts nothing before it has the whole frame.
 		return nil, api.Errorf(api.SandboxLost, "cannot hand the program to its sandbox: %w", err)
 	}
-	r := &run{Process: p, limits: limits, records: make(chan *record, 1)}
+	r := p.newRun(limits)
 	r.capture(sink)
 	go r.readRecord()
 
@@ -107,11 +115,11 @@ func (r *run) capture(sink wire.Sink) {
 
 func (r *run) readRecord() {
 	defer close(r.records)
-	rec, err := readRecord(r.Control)
+	rec, err := readRecord(r.words)
 	if err != nil {
 		// Not a record. The program's end is told by its exit; what it still
 		// writes here must not keep it from that.
-		go io.Copy(io.Discard, r.Control) //nolint:errcheck // ends with the socket
+		go io.Copy(io.Discard, r.words) //nolint:errcheck // ends with the socket, or when the program has ended
 		return
 	}
 	r.records <- rec
@@ -140,8 +148,8 @@ func (r *run) wait(ctx context.Context, timeout time.Duration) (ending, error) {
 				return end, api.Errorf(api.SandboxLost, "the sandbox went away during the run").MaybeRan()
 			}
 			end.status = status
-			end.record = r.lateRecord(records)
 			r.killAndDrain()
+			end.record = r.lastRecord(records)
 			return end, nil
 		case <-deadline.C:
 			end.timeout = timeout
@@ -163,18 +171,15 @@ func stopped(ctx context.Context) *api.Error {
 	return api.Errorf(api.SandboxLost, "the run was ended because its caller went away: %w", context.Cause(ctx)).MaybeRan()
 }
 
-// lateRecord waits a moment for a record that was sent before the exit; a
-// child of the program may hold the socket open, so its end is not waited for.
-func (r *run) lateRecord(records <-chan *record) *record {
+// lastRecord is the record that a process which has ended had sent, if any.
+// What it sent is there, however busy this machine is, and nothing more of its
+// own will come: what a child that holds the socket says is not waited for.
+func (r *run) lastRecord(records <-chan *record) *record {
 	if records == nil {
 		return nil
 	}
-	select {
-	case rec := <-records:
-		return rec
-	case <-time.After(recordGrace):
-		return nil
-	}
+	r.words.end()
+	return <-records // closed without one when there is none
 }
 
 // interrupt lets the program flush what it has buffered.
@@ -224,6 +229,6 @@ func (r *run) collect(req *wire.Request, res *wire.Result) error {
 		return errors.New("the sandbox's processes are still there after a kill")
 	}
 	var err error
-	res.Files, res.FilesOmitted, err = collect(r.WorkDir, req, r.limits.FilesBytes)
+	res.Files, res.FilesOmitted, err = collect(r.WorkDir, r.Reserve, req, r.limits.FilesBytes)
 	return err
 }

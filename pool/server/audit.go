@@ -50,7 +50,11 @@ type record struct {
 }
 
 func (v *visit) audit() record {
-	sum := sha256.Sum256([]byte(v.body.Request.Code))
+	ran := []byte(v.body.Request.Code)
+	if v.body.Copy != nil {
+		ran = v.body.Copy.Target // which function of the image
+	}
+	sum := sha256.Sum256(ran)
 	r := record{
 		Time: v.arrived.UTC(), RequestID: v.id, Namespace: v.caller.Tenant, Caller: v.caller.Name,
 		Image: v.template.Image, CodeSHA256: hex.EncodeToString(sum[:]), RequestBytes: v.size,

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,7 +28,7 @@ import (
 // tokens are callers by token; "slow" cannot be verified.
 type tokens map[string]pool.Caller
 
-func (all tokens) Resolve(ctx context.Context, token string) (pool.Caller, error) {
+func (all tokens) Resolve(ctx context.Context, token string, _ netip.Addr) (pool.Caller, error) {
 	if token == "slow" {
 		return pool.Caller{}, api.Errorf(api.NoCapacity, "the API server does not answer")
 	}
@@ -38,38 +39,20 @@ func (all tokens) Resolve(ctx context.Context, token string) (pool.Caller, error
 	return c, nil
 }
 
-// buffer is safe to read while it is written.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 // service is a pool of fake sandboxes behind a real server.
 type service struct {
 	*server.Server
 	ca       []byte
 	fake     *pooltest.Fake
 	registry *prometheus.Registry
-	audit    *buffer
-	log      *buffer
+	audit    *pooltest.Buffer
+	log      *pooltest.Buffer
 	stop     func() error
 }
 
 func start(t testing.TB, run pooltest.RunFunc, change ...func(*server.Options)) *service {
 	t.Helper()
-	s := &service{fake: &pooltest.Fake{Run: run}, registry: prometheus.NewRegistry(), audit: &buffer{}, log: &buffer{}}
+	s := &service{fake: &pooltest.Fake{Run: run}, registry: prometheus.NewRegistry(), audit: &pooltest.Buffer{}, log: &pooltest.Buffer{}}
 	log := hclog.New(&hclog.LoggerOptions{Output: s.log, Level: hclog.Info, JSONFormat: true})
 	limits := wire.DefaultLimits()
 	limits.MaxRun = time.Minute
@@ -83,7 +66,7 @@ func start(t testing.TB, run pooltest.RunFunc, change ...func(*server.Options)) 
 	o := server.Options{
 		Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0", TLS: &tls.Config{Certificates: []tls.Certificate{cert}},
 		Pool: p, Callers: tokens{"good": {Tenant: "agents", Name: "a.1"}, "other": {Tenant: "agents", Name: "b.2"}},
-		Template: func(context.Context, pool.Caller, *wire.Request) (pool.Template, error) { return template, nil },
+		Template: func(context.Context, pool.Caller, *api.RunBody) (pool.Template, error) { return template, nil },
 		Told:     api.ServiceLimits{WaitSeconds: 30, Network: "none", Limits: limits}, Limits: server.DefaultLimits(),
 		Drain: 5 * time.Second, Audit: server.NewAudit(s.audit), Logger: log, Registry: s.registry,
 	}

@@ -14,6 +14,9 @@ import (
 
 const prefix = "code_sandbox_service"
 
+// The values of the label limit.
+const limitRate, limitInFlight = "rate", "in_flight"
+
 // maxNamespaces bounds the values of the label namespace: those that come
 // later are counted together, as otherNamespaces.
 const (
@@ -67,7 +70,22 @@ func newMetrics(registry prometheus.Registerer, inFlight func() int) (*metrics, 
 			return nil, fmt.Errorf("cannot register the service's metrics: %w", err)
 		}
 	}
+	m.begin()
 	return m, nil
+}
+
+// begin makes the series of labels from fixed sets: a rate sees the first event
+// too, and a query finds what it asks for before there is one.
+func (m *metrics) begin() {
+	for _, limit := range []string{limitRate, limitInFlight} {
+		m.refused.WithLabelValues(limit)
+	}
+	for _, outcome := range wire.Outcomes {
+		m.outcomes.WithLabelValues(string(outcome))
+	}
+	for _, result := range []string{"ok", string(api.Unauthenticated), string(api.NoCapacity)} {
+		m.auth.WithLabelValues(result)
+	}
 }
 
 // answered counts one answer.

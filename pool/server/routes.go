@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"net/netip"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -29,6 +30,7 @@ type route struct {
 func (s *Server) routes() map[string]route {
 	return map[string]route{
 		api.RunsPath:   {http.MethodPost, s.serveRun},
+		api.CopiesPath: {http.MethodPost, s.serveCopies},
 		api.LimitsPath: {http.MethodGet, s.serveLimits},
 	}
 }
@@ -122,7 +124,7 @@ func (s *Server) authenticate(r *http.Request) (c pool.Caller, err *api.Error) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), resolveTimeout)
 	defer cancel()
-	c, failure := s.Callers.Resolve(ctx, token)
+	c, failure := s.Callers.Resolve(ctx, token, addressOf(r))
 	switch {
 	case failure == nil:
 		return c, nil
@@ -130,6 +132,16 @@ func (s *Server) authenticate(r *http.Request) (c pool.Caller, err *api.Error) {
 		return c, api.Errorf(api.NoCapacity, "cannot verify the token in time: %w", failure).After(time.Second)
 	}
 	return c, api.From(failure)
+}
+
+// addressOf is where a request comes from, as its connection knows it; zero when
+// that is no address.
+func addressOf(r *http.Request) netip.Addr {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return from.Addr().Unmap()
 }
 
 func (s *Server) serveLimits(w http.ResponseWriter, _ *http.Request, _ pool.Caller) *api.Error {

@@ -32,13 +32,8 @@ func (s *Server) serveRun(w http.ResponseWriter, r *http.Request, c pool.Caller)
 	if err != nil {
 		return err
 	}
-	if err := s.rates.allow(c, arrived); err != nil {
-		s.metrics.limited("rate")
-		return err
-	}
-	leave, err := s.gate.enter(c, size)
+	leave, err := s.letIn(c, size, arrived)
 	if err != nil {
-		s.metrics.limited("in_flight")
 		return err
 	}
 	defer leave()
@@ -79,31 +74,57 @@ func (s *Server) header(r *http.Request) (size int64, within time.Duration, err 
 	return size, time.Duration(ms) * time.Millisecond, nil
 }
 
-// readRun reads the body. With it read to its end, net/http sees a hang-up.
+// letIn refuses a caller who asks too often or has too much in flight, before its
+// body of that size is read. leave must be called, once.
+func (s *Server) letIn(c pool.Caller, size int64, arrived time.Time) (leave func(), err *api.Error) {
+	if err := s.rates.allow(c, arrived); err != nil {
+		s.metrics.limited(limitRate)
+		return nil, err
+	}
+	if leave, err = s.gate.enter(c, size); err != nil {
+		s.metrics.limited(limitInFlight)
+		return nil, err
+	}
+	return leave, nil
+}
+
+// readRun reads a run.
 func readRun(w http.ResponseWriter, r *http.Request, size int64) (*api.RunBody, *api.Error) {
+	body := &api.RunBody{}
+	if err := readBody(w, r, size, body); err != nil {
+		return nil, err
+	}
+	switch {
+	case body.Request == nil:
+		return nil, api.Errorf(api.BadRequest, `cannot understand the request: "request" is missing`)
+	case (body.Copy == nil) != (len(body.Request.Call) == 0):
+		return nil, api.Errorf(api.BadRequest, "cannot understand the request: a tool call has a copy and a call, and a program neither")
+	}
+	return body, nil
+}
+
+// readBody reads the body into a value. With it read to its end, net/http sees a
+// hang-up.
+func readBody(w http.ResponseWriter, r *http.Request, size int64, into any) *api.Error {
 	conn := http.NewResponseController(w)
 	_ = conn.SetReadDeadline(time.Now().Add(bodyTimeout)) // a writer in memory, in a test, has none
 	raw := make([]byte, 0, size+bytes.MinRead)
 	buffer := bytes.NewBuffer(raw)
 	if _, err := buffer.ReadFrom(r.Body); err != nil || int64(buffer.Len()) != size {
-		return nil, api.Errorf(api.BadRequest, "cannot read the request: %w", errors.Join(err, r.Context().Err()))
+		return api.Errorf(api.BadRequest, "cannot read the request: %w", errors.Join(err, r.Context().Err()))
 	}
 	// What follows is the watch for a hang-up: it has no deadline.
 	_ = conn.SetReadDeadline(time.Time{})
-	body := &api.RunBody{}
 	dec := json.NewDecoder(buffer)
 	// A field that this pool does not know must not be left out in silence.
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(body); err != nil {
-		return nil, api.Errorf(api.BadRequest, "cannot understand the request: %w", err)
+	if err := dec.Decode(into); err != nil {
+		return api.Errorf(api.BadRequest, "cannot understand the request: %w", err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, api.Errorf(api.BadRequest, "cannot understand the request: there is more after its end")
+		return api.Errorf(api.BadRequest, "cannot understand the request: there is more after its end")
 	}
-	if body.Request == nil {
-		return nil, api.Errorf(api.BadRequest, `cannot understand the request: "request" is missing`)
-	}
-	return body, nil
+	return nil
 }
 
 // visit is one run on its way through the service.
@@ -152,7 +173,7 @@ func (v *visit) run(ctx context.Context, out *stream) {
 		}
 	}()
 	var err error
-	if v.template, err = v.server.Template(ctx, v.caller, v.body.Request); err != nil {
+	if v.template, err = v.server.Template(ctx, v.caller, v.body); err != nil {
 		v.err = api.From(err)
 		return
 	}

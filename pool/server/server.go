@@ -21,12 +21,12 @@ import (
 
 	"github.com/code-sandbox/code-sandbox/pool"
 	"github.com/code-sandbox/code-sandbox/pool/api"
-	"github.com/code-sandbox/code-sandbox/pool/wire"
+	"github.com/code-sandbox/code-sandbox/pool/api/silent"
 )
 
-// TemplateFunc chooses the sandbox for a caller's request. The error is an
+// TemplateFunc chooses the sandbox for what a caller asks. The error is an
 // *api.Error of which nothing ran.
-type TemplateFunc func(ctx context.Context, c pool.Caller, req *wire.Request) (pool.Template, error)
+type TemplateFunc func(ctx context.Context, c pool.Caller, body *api.RunBody) (pool.Template, error)
 
 // Options is all that a Server needs.
 type Options struct {
@@ -73,6 +73,7 @@ type Server struct {
 	rates   *rates
 
 	service, admin       *http.Server
+	unasked              silent.Conns
 	listener, adminPorts net.Listener
 
 	// base is the context of every request; stop ends them all.
@@ -132,6 +133,7 @@ func (s *Server) newHTTP(h http.Handler) *http.Server {
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaders,
+		ConnState:         func(c net.Conn, state http.ConnState) { s.unasked.Note(c, state == http.StateNew) },
 		// Its lines are about single connections: failed handshakes, mostly.
 		ErrorLog: log.New(quiet{s.Logger.Named("http")}, "", 0),
 	}
@@ -213,6 +215,7 @@ func (s *Server) drain() {
 func (s *Server) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
+	defer s.unasked.CloseSoon()()
 	var errs []error
 	for _, server := range []*http.Server{s.service, s.admin} {
 		if err := server.Shutdown(ctx); err != nil {

@@ -2,9 +2,12 @@ package server_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -135,13 +138,20 @@ func until(ended chan<- error) pooltest.RunFunc {
 
 // A client that hangs up ends its run, with and without output before.
 func TestHangUp(t *testing.T) {
-	ended := make(chan error, 1)
-	s := start(t, until(ended))
+	ended, begun := make(chan error, 1), make(chan struct{}, 1)
+	untilEnded := until(ended)
+	s := start(t, func(ctx context.Context, b *pooltest.FakeSandbox, req *wire.Request, sink wire.Sink) (*wire.Result, error) {
+		begun <- struct{}{}
+		return untilEnded(ctx, b, req, sink)
+	})
 	c := s.caller(t, "good")
 	f := func(sink wire.Sink) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(100*time.Millisecond, cancel)
+		go func() {
+			<-begun
+			cancel()
+		}()
 		_, err := c.Run(ctx, &wire.Request{Code: "x"}, sink)
 		if e := api.From(err); e.Code != api.Timeout || e.Executed != api.Maybe {
 			t.Error(err)
@@ -160,7 +170,7 @@ func TestHangUp(t *testing.T) {
 func TestDeadline(t *testing.T) {
 	ended := make(chan error, 1)
 	s := start(t, until(ended))
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	_, err := s.caller(t, "good").Run(ctx, &wire.Request{Code: "x"}, nil)
 	if e := api.From(err); e.Code != api.Timeout || e.Executed != api.Maybe || ctx.Err() != nil || !strings.Contains(e.Message, "the client's deadline has passed") {
@@ -253,6 +263,29 @@ func TestDrainDeadline(t *testing.T) {
 	}
 	if e := api.From(<-running); e.Executed != api.Maybe || !strings.Contains(e.Message, "shut down") {
 		t.Error(e)
+	}
+}
+
+// Connections that never sent a request hold nothing up: neither one that ended
+// its handshake nor one that did not begin it, nor one to the admin port.
+func TestSilentConnections(t *testing.T) {
+	s := start(t, nil)
+	for _, a := range []net.Addr{s.Addr(), s.Addr(), s.AdminAddr()} {
+		c, err := net.Dial("tcp", a.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(s.ca)
+	shaken, err := tls.Dial("tcp", s.Addr().String(), &tls.Config{RootCAs: roots, ServerName: "pool.test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shaken.Close()
+	if err := s.stop(); err != nil {
+		t.Error(err)
 	}
 }
 

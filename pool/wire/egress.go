@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -15,6 +16,30 @@ type Egress struct {
 	Tool string `json:"tool"`
 	// Hosts are HOST:PORT, as ParseHosts gives them.
 	Hosts []string `json:"hosts"`
+}
+
+// ProxyPort is where a copy with Egress finds its proxy, on 127.0.0.1.
+const ProxyPort = 3128
+
+// Environment is how programs learn of the proxy at that port of 127.0.0.1, in
+// both spellings. What they serve to themselves goes past it, unless that is the
+// name of a granted host. Without Egress there is nothing to learn.
+func (e *Egress) Environment(port int) map[string]string {
+	if e == nil {
+		return nil
+	}
+	var own []string
+	for _, name := range []string{"localhost", "127.0.0.1", "::1"} {
+		if !slices.ContainsFunc(e.Hosts, func(h string) bool { return strings.HasPrefix(strings.TrimPrefix(h, "["), name) }) {
+			own = append(own, name)
+		}
+	}
+	proxy := fmt.Sprintf("http://127.0.0.1:%d", port)
+	env := map[string]string{}
+	for name, value := range map[string]string{"http_proxy": proxy, "https_proxy": proxy, "no_proxy": strings.Join(own, ",")} {
+		env[name], env[strings.ToUpper(name)] = value, value
+	}
+	return env
 }
 
 // hostFormat is a name of DNS with lower-case letters. A last label of digits

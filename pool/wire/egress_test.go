@@ -28,3 +28,24 @@ func TestParseHosts(t *testing.T) {
 		f(bad, "")
 	}
 }
+
+// Programs learn of the proxy in both spellings, and what they serve to
+// themselves goes past it, but for a host that is granted.
+func TestProxyEnvironment(t *testing.T) {
+	f := func(e *Egress, proxy, past string) {
+		t.Helper()
+		env := e.Environment(3128)
+		for _, name := range []string{"http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY"} {
+			if env[name] != proxy {
+				t.Errorf("%s is %q", name, env[name])
+			}
+		}
+		if env["no_proxy"] != past || env["NO_PROXY"] != past {
+			t.Errorf("past the proxy goes %q", env["no_proxy"])
+		}
+	}
+	f(nil, "", "")
+	f(&Egress{Hosts: []string{"api.example:443"}}, "http://127.0.0.1:3128", "localhost,127.0.0.1,::1")
+	f(&Egress{Hosts: []string{"127.0.0.1:8123"}}, "http://127.0.0.1:3128", "localhost,::1")
+	f(&Egress{Hosts: []string{"[::1]:8123", "localhost:1"}}, "http://127.0.0.1:3128", "127.0.0.1")
+}

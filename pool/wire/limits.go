@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -37,23 +38,27 @@ func (l Limits) Validate() error {
 	for _, v := range []struct {
 		name         string
 		value, least int64
-		unit         string
+		show         func(int64) string
 	}{
-		{"memory", l.MemoryBytes, 16 << 20, " bytes"},
-		{"disk", l.DiskBytes, 1 << 20, " bytes"},
-		{"disk files", least(l.DiskFiles, 64), 64, ""},
-		{"processes", int64(l.Processes), 4, ""},
-		{"open files", int64(l.OpenFiles), 32, ""},
-		{"output", int64(l.OutputBytes), 1 << 10, " bytes"},
-		{"answer files", l.FilesBytes, 0, " bytes"},
-		{"run time", int64(l.MaxRun), int64(time.Millisecond), " ns"},
+		{"memory", l.MemoryBytes, 16 << 20, showBytes},
+		{"disk", l.DiskBytes, 1 << 20, showBytes},
+		{"disk files", least(l.DiskFiles, 64), 64, showNumber},
+		{"processes", int64(l.Processes), 4, showNumber},
+		{"open files", int64(l.OpenFiles), 32, showNumber},
+		{"output", int64(l.OutputBytes), 1 << 10, showBytes},
+		{"answer files", l.FilesBytes, 0, showBytes},
+		{"run time", int64(l.MaxRun), int64(time.Millisecond), showTime},
 	} {
 		if v.value < v.least {
-			return fmt.Errorf("the limit on %s is %d%s; the least that works is %d%s", v.name, v.value, v.unit, v.least, v.unit)
+			return fmt.Errorf("the limit on %s is %s; the least that works is %s", v.name, v.show(v.value), v.show(v.least))
 		}
 	}
 	return nil
 }
+
+func showBytes(n int64) string  { return fmt.Sprintf("%d bytes", n) }
+func showNumber(n int64) string { return strconv.FormatInt(n, 10) }
+func showTime(n int64) string   { return time.Duration(n).String() }
 
 // least is what a limit that is not there counts as.
 func least(limit, least int64) int64 {

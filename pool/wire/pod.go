@@ -17,6 +17,9 @@ type RunnerConfig struct {
 	Limits       Limits `json:"limits"`
 	// Preload names Python modules imported before the runner is fresh.
 	Preload []string `json:"preload,omitempty"`
+	// Copy says that the interpreter is an agent's own, which the runner is told
+	// by protocol.PreparePath; Preload, Python and Work are not used then.
+	Copy bool `json:"copy,omitempty"`
 	// Python is the interpreter, a path or a command; empty means python3.
 	Python string `json:"python,omitempty"`
 	// Isolation is told in each result: "pod", or what stands around it, such as
@@ -32,6 +35,22 @@ type RunnerConfig struct {
 	// empty means /work and /tmp. Both must be there, writable and empty.
 	Work string `json:"work,omitempty"`
 	Temp string `json:"temp,omitempty"`
+	// ProxyPort is where a copy with Egress finds its proxy, on 127.0.0.1; zero
+	// means the constant ProxyPort.
+	ProxyPort int `json:"proxy_port,omitempty"`
+	// Image is what the image of a copy has in its environment: the runner itself
+	// notes it before it drops it.
+	Image *ImageEnv `json:"image,omitempty"`
+	// Without leaves out layers of the isolation by name: "seccomp", "rlimits".
+	// It exists for tests that show that each layer is needed.
+	Without []string `json:"without,omitempty"`
+}
+
+// ImageEnv is the environment that an image comes with.
+type ImageEnv struct {
+	// Values are those that a copy may have, Names the variables of all others.
+	Values map[string]string `json:"values,omitempty"`
+	Names  []string          `json:"names,omitempty"`
 }
 
 // Proof asks a runner to show that it reaches nothing but what it may.
@@ -53,6 +72,9 @@ type Fresh struct {
 	Fresh bool `json:"fresh"`
 	// Open names the canaries that still answered at the bound.
 	Open []string `json:"open,omitempty"`
+	// Writable are the places that are mounted to be written to, beside what every
+	// container has.
+	Writable []string `json:"writable,omitempty"`
 	// Reason is a sentence when it is not fresh for another cause.
 	Reason    string    `json:"reason,omitempty"`
 	Proof     ProofSeen `json:"proof"`

@@ -115,8 +115,8 @@ func (p *parser) seconds(name string, raw []byte) error {
 	var seconds float64
 	err := json.Unmarshal(raw, &seconds)
 	switch {
-	case err != nil:
-		return fmt.Errorf("%s must be a number of seconds like 30: %w", name, err)
+	case err != nil: // it is valid JSON, and a number
+		return fmt.Errorf("%s must be a number of seconds like 30, and %s is beyond all that can be told: %v is the limit", name, Clip(string(raw)), p.limits.MaxTimeout)
 	case seconds < MinTimeout:
 		return fmt.Errorf("%s is %v and must be at least %v", name, seconds, MinTimeout)
 	case seconds > float64(p.limits.MaxTimeout):

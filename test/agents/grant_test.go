@@ -10,7 +10,7 @@ import (
 
 // A granted tool reaches its host, and no other one; another tool reaches
 // nothing. The error names the host and the flag that would allow it.
-func TestGrant(t *testing.T) {
+func TestRelyNetworkByGrantAlone(t *testing.T) {
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "hello from %s", r.Host) })
 	granted, other := httptest.NewServer(handler), httptest.NewServer(handler)
 	t.Cleanup(granted.Close)

@@ -1,6 +1,10 @@
 package cases
 
 import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -67,7 +71,7 @@ func more(a, b traces) []string {
 }
 
 // busy has runs in flight of each kind: sleeping, with children, with a full disk.
-func (s *service) busy(t *testing.T) {
+func (s *service) busy(t *testing.T) (callers []net.Conn) {
 	t.Helper()
 	for _, code := range []string{
 		"import time; time.sleep(60)",
@@ -76,21 +80,34 @@ func (s *service) busy(t *testing.T) {
 	} {
 		conn := send(t, s, request{Code: code, Timeout: 100}, "application/json")
 		t.Cleanup(func() { conn.Close() })
+		callers = append(callers, conn)
 	}
 	for deadline := time.Now().Add(20 * time.Second); metric(t, get(t, s.admin+"/metrics"), `state="leased"`) != "3"; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("three runs are not in flight")
 		}
 	}
+	return callers
 }
 
-// holdsCgroups checks that there is something to be left, where the service
-// says that cgroups hold its memory.
+// holdsCgroups checks that there is something to be left, of each kind of
+// cgroups that the service says it has.
 func holdsCgroups(t *testing.T, s *service) {
 	t.Helper()
-	if strings.Contains(s.output.String(), "memory held by cgroup") && len(cgroupsOf(t, s.here())) == 0 {
-		t.Fatal("the service's cgroups are not found: none would be seen to be left")
+	f := func(said, settings string) {
+		t.Helper()
+		if !strings.Contains(s.output.String(), said) {
+			return
+		}
+		for _, dir := range cgroupsOf(t, s.here()) {
+			if found, err := filepath.Glob(filepath.Join(dir, "*", settings)); err == nil && len(found) > 0 {
+				return
+			}
+		}
+		t.Fatalf("%s, and such cgroups of the service's are not found: none would be seen to be left", said)
 	}
+	f("memory held by cgroup", "memory.[lm][ia][mx]*") // memory.limit_in_bytes or memory.max
+	f("processors shared by cgroup", "cpu.[sw][he]*")  // cpu.shares or cpu.weight
 }
 
 // The processes of a service that was killed end with it.
@@ -127,6 +144,59 @@ func TestNothingIsLeftAfterSIGTERM(t *testing.T) {
 	wantDead(t, pids)
 	if left := more(before, look(t, pids[0])); len(left) > 0 {
 		t.Errorf("left: %v", left)
+	}
+}
+
+// Nor after two, which end the runs at once: their callers are told so.
+func TestNothingIsLeftAfterTwoSIGTERMs(t *testing.T) {
+	before := look(t)
+	s := newService(t)
+	s.works(t)
+	callers := s.busy(t)
+	pids := family(s.here())
+	holdsCgroups(t, s)
+	for range 2 {
+		if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		s.drains(t)
+	}
+	if err := s.wait(); err != nil {
+		t.Fatal(err)
+	}
+	for _, conn := range callers {
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Errorf("a caller got no answer: %v", err)
+			continue
+		}
+		body, err := io.ReadAll(res.Body)
+		if err != nil || res.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(body), `"code":"no_capacity"`) || !strings.Contains(string(body), `"executed":"maybe"`) {
+			t.Errorf("a caller got %d %s, %v", res.StatusCode, body, err)
+		}
+	}
+	wantDead(t, pids)
+	if left := more(before, look(t, pids[0])); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// drains waits until the service has taken the signal to stop: two at once are
+// one to the kernel.
+func (s *service) drains(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		res, err := http.Get(s.admin + "/readyz")
+		if err != nil {
+			return // it has ended
+		}
+		res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the service does not drain")
+		}
 	}
 }
 

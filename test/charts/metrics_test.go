@@ -14,11 +14,11 @@ import (
 // registered says which packages register metrics, and what their names begin
 // with where the code does not write it out.
 var registered = map[string]string{
-	"pool": "code_sandbox_pool_", "pool/server": "code_sandbox_service_", "pool/kube": "code_sandbox_kube_", "injector": "code_sandbox_injector_",
+	"pool/egress": "code_sandbox_egress_", "pool": "code_sandbox_pool_", "pool/server": "code_sandbox_service_", "pool/kube": "code_sandbox_kube_", "injector": "code_sandbox_injector_",
 }
 
 var (
-	metricName = regexp.MustCompile(`^[a-z][a-z_]*_(total|seconds|depth|flight|sandboxes|sidecar|bytes)$|^sandboxes$`)
+	metricName = regexp.MustCompile(`^[a-z][a-z_]*_(total|seconds|depth|flight|sandboxes|sidecar|hook|bytes)$|^sandboxes$`)
 	labelName  = regexp.MustCompile(`^[a-z]+$`)
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 	"sigs.k8s.io/yaml"
 )
@@ -116,26 +116,27 @@ func unknown(expr parser.Expr, code map[string]map[string]bool) (problems []stri
 	used := map[string]bool{}
 	words := map[string]bool{"le": true}
 	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
-		switch n := n.(type) {
-		case *parser.VectorSelector:
-			name := n.Name
-			for _, end := range []string{"_bucket", "_sum", "_count"} {
-				if base := strings.TrimSuffix(name, end); code[base] != nil && code[name] == nil {
-					name = base
-				}
+		selector, ok := n.(*parser.VectorSelector)
+		if !ok {
+			return nil
+		}
+		name := selector.Name
+		for _, end := range []string{"_bucket", "_sum", "_count"} {
+			if base := strings.TrimSuffix(name, end); code[base] != nil && code[name] == nil {
+				name = base
 			}
-			if code[name] == nil {
-				problems = append(problems, "there is no metric "+n.Name)
-				return nil
-			}
-			used[name] = true
-			for label := range code[name] {
-				words[label] = true
-			}
-			for _, m := range n.LabelMatchers {
-				if m.Name != labels.MetricName && !code[name][m.Name] {
-					problems = append(problems, n.Name+" has no label "+m.Name)
-				}
+		}
+		if code[name] == nil {
+			problems = append(problems, "there is no metric "+selector.Name)
+			return nil
+		}
+		used[name] = true
+		for label := range code[name] {
+			words[label] = true
+		}
+		for _, m := range selector.LabelMatchers {
+			if m.Name != model.MetricNameLabel && !code[name][m.Name] {
+				problems = append(problems, selector.Name+" has no label "+m.Name)
 			}
 		}
 		return nil

@@ -2,6 +2,7 @@ package charts
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,19 +48,33 @@ func (o object) at(keys ...string) any {
 	return v
 }
 
-// try renders a chart with values, given as YAML.
-func try(t *testing.T, name, values string) ([]object, error) {
+// try renders a chart with values, given as YAML; later ones stand over earlier.
+func try(t *testing.T, name string, values ...string) ([]object, error) {
+	t.Helper()
+	return tryAs(t, name, common.ReleaseOptions{Name: "test", Namespace: "system", Revision: 1, IsInstall: true}, values...)
+}
+
+func tryAs(t *testing.T, name string, release common.ReleaseOptions, values ...string) ([]object, error) {
 	t.Helper()
 	c := load(t, name)
 	given := map[string]any{}
-	if err := yaml.Unmarshal([]byte(values), &given); err != nil {
-		t.Fatal(err)
+	for _, more := range slices.Backward(values) {
+		var v map[string]any
+		if err := yaml.Unmarshal([]byte(more), &v); err != nil {
+			t.Fatal(err)
+		}
+		given = chartutil.CoalesceTables(given, v)
 	}
-	options := common.ReleaseOptions{Name: "test", Namespace: "system", Revision: 1, IsInstall: true}
-	ready, err := chartutil.ToRenderValues(c, given, options, nil)
+	ready, err := chartutil.ToRenderValues(c, given, release, nil)
 	if err != nil {
 		return nil, err
 	}
+	return rendered(t, c, ready)
+}
+
+// rendered are the objects that a chart makes of values that were checked.
+func rendered(t *testing.T, c *chart.Chart, ready common.Values) ([]object, error) {
+	t.Helper()
 	files, err := engine.Render(c, ready)
 	if err != nil {
 		return nil, err
@@ -131,9 +146,20 @@ func TestValuesAreRefused(t *testing.T) {
 	f("code-sandbox", "injector: {cannotInject: maybe}", "/injector/cannotInject")
 	f("code-sandbox", "sidecar: {uid: 0}", "/sidecar/uid")
 	f("code-sandbox", "network: {canaries: [example.org]}", "/network/canaries")
-	f("agent-namespace", "policy: {mode: strict}", "/policy/mode")
+	f("code-sandbox", `image: {pullSecrets: ["a,b"]}`, "/image/pullSecrets")
+	f("code-sandbox", `image: {repository: "a b"}`, "/image/repository")
+	f("code-sandbox", `sandbox: {nameServers: ["dns.example"]}`, "/sandbox/nameServers")
+	f("code-sandbox", `sandbox: {runtimeClassName: "gvisor #1"}`, "/sandbox/runtimeClassName")
+	f("code-sandbox", `sandbox: {nodeSelector: {pool: "a b"}}`, "/sandbox/nodeSelector")
+	f("code-sandbox", `pool: {tolerations: [{keys: a}]}`, "'keys' not allowed")
+	f("code-sandbox", `injector: {env: {"A-B": x}}`, "invalid propertyName 'A-B'")
+	f("code-sandbox", `injector: {policy: {grants: "a\nb"}}`, "/injector/policy/grants")
+	f("agent-namespace", `network: {dns: {addresses: [169.254.20.10]}}`, "/network/dns/addresses")
+	f("agent-namespace", `test: {image: {ref: "a b"}}`, "/test/image/ref")
+	f("agent-namespace", "policy: {tools: strict}", "/policy/tools")
 	f("agent-namespace", `policy: {toolFunctions: ["tools"]}`, "/policy/toolFunctions")
 	f("agent-namespace", `policy: {toolEnvAllow: ["A,B"]}`, "/policy/toolEnvAllow")
+	f("agent-namespace", `doctor: {internet: ["1.1.1.1"]}`, "/doctor/internet")
 	// What is right alone and wrong together.
 	f("code-sandbox", "runs: {namespace: system}", "sandboxes need a namespace for themselves")
 	f("code-sandbox", "pool: {replicas: 10, max: 100}", "raise the quota, or lower pool.max")

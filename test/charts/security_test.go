@@ -40,6 +40,8 @@ func TestPodsAreRestricted(t *testing.T) {
 	// The test, as an agent.
 	f(podsOf(render(t, "code-sandbox", "{injector: {enabled: false}, test: {namespace: agents}}")), 3)
 	f(podsOf(render(t, "agent-namespace", "test: {image: {ref: python}}")), 1)
+	// Doctor beside it.
+	f(podsOf(render(t, "agent-namespace", "{test: {image: {ref: python}}, doctor: {image: {ref: product}}}")), 2)
 }
 
 func isRestricted(t *testing.T, name string, pod object) {
@@ -92,13 +94,49 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+// Doctor has no right and no token, and is an agent as any other: nothing keeps
+// the injector from it.
+func TestDoctorHasNoRights(t *testing.T) {
+	all := render(t, "agent-namespace", "doctor: {image: {ref: product, pullSecrets: [registry]}, internet: [\"192.0.2.1:80\", \"192.0.2.2:80\"]}")
+	doctor := find(t, all, "Pod", "code-sandbox-doctor")
+	if doctor.at("spec", "automountServiceAccountToken") != false || doctor.at("spec", "serviceAccountName") != nil {
+		t.Errorf("doctor has an account: %v", doctor.at("spec"))
+	}
+	for key := range doctor.at("metadata", "labels").(map[string]any) {
+		if strings.HasPrefix(key, "code-sandbox.dev/") {
+			t.Errorf("doctor has the label %s", key)
+		}
+	}
+	for _, o := range all {
+		if strings.Contains(o.kind(), "Role") && o.name() != "code-sandbox-pool" { // whose rights have a test of their own
+			t.Errorf("doctor gives rights away: %s", o.name())
+		}
+	}
+	c := object(doctor.at("spec", "containers").([]any)[0].(map[string]any))
+	want := []any{"--pool=code-sandbox-pool.code-sandbox.svc", "--service=code-sandbox-doctor.system.svc:80", "--internet=192.0.2.1:80,192.0.2.2:80", "--json=false"}
+	if !reflect.DeepEqual(c.at("args"), want) {
+		t.Errorf("its arguments are %v", c.at("args"))
+	}
+	service := find(t, all, "Service", "code-sandbox-doctor")
+	for key, value := range service.at("spec", "selector").(map[string]any) {
+		if doctor.at("metadata", "labels", key) != value {
+			t.Errorf("its Service selects %s=%v", key, value)
+		}
+	}
+	for _, o := range render(t, "agent-namespace", "{}") {
+		if strings.Contains(o.name(), "doctor") {
+			t.Errorf("there is a %s for doctor, though nobody asked for it", o.kind())
+		}
+	}
+}
+
 // rights are all that the programs may do: a change of this list is a change of
 // what an attacker gets with their tokens.
 var rights = map[string][]string{
-	"ClusterRole/code-sandbox-pool":       {"/pods,namespaces: get,list,watch", "authentication.k8s.io/tokenreviews: create"},
-	"Role/code-sandbox-pool":              {"/pods: create,delete,get,list,watch", "coordination.k8s.io/leases: create,delete,get,list,patch"},
+	"ClusterRole/code-sandbox-pool":       {"/pods,namespaces: get,list,watch", "/nodes: get", "authentication.k8s.io/tokenreviews: create"},
+	"Role/code-sandbox-pool":              {"/pods: create,delete,get,list,watch", "coordination.k8s.io/leases: create,delete,get,list,patch", "/events: create,patch"},
 	"Role/code-sandbox-certificates":      {"/secrets(code-sandbox-ca): get,update"},
-	"ClusterRole/code-sandbox-injector":   {"/namespaces: get,list,watch", "/configmaps(code-sandbox-policy): get,list,watch", "/pods: list", "/events: create,patch", "admissionregistration.k8s.io/mutatingwebhookconfigurations(code-sandbox): get,list,watch,patch"},
+	"ClusterRole/code-sandbox-injector":   {"/namespaces: get,list,watch", "/configmaps(code-sandbox-policy): get,list,watch", "/pods: list", "/pods/status: patch", "/events: create,patch", "admissionregistration.k8s.io/mutatingwebhookconfigurations(code-sandbox): get,list,watch,patch"},
 	"Role/code-sandbox-injector":          {"coordination.k8s.io/leases(code-sandbox-injector): get,update"},
 	"Role/code-sandbox-leave in system":   {"apps/deployments/scale(code-sandbox-pool): patch", "/pods: list"},
 	"Role/code-sandbox-leave in the runs": {"/pods: deletecollection", "coordination.k8s.io/leases: deletecollection"},
@@ -121,9 +159,9 @@ func TestRights(t *testing.T) {
 	if !reflect.DeepEqual(got, rights) {
 		t.Errorf("the rights are\n%s\nnot\n%s", lines(got), lines(rights))
 	}
-	for _, o := range render(t, "agent-namespace", "{}") {
+	for _, o := range render(t, "agent-namespace", "toolCalls: {enabled: false}") {
 		if strings.Contains(o.kind(), "Role") {
-			t.Errorf("an enrolled namespace gives rights away: %s", o.name())
+			t.Errorf("a namespace without tool calls gives rights away: %s", o.name())
 		}
 	}
 }

@@ -14,6 +14,12 @@ const (
 	DNSIP    = "10.96.0.10"
 )
 
+// Who pulls from the registry's repositories below "private/".
+const (
+	PrivateUser     = "puller"
+	PrivatePassword = "sk-e2e-of-the-registry"
+)
+
 const (
 	podRange     = "10.244.0.0/24"
 	podGateway   = "10.244.0.1"

@@ -33,6 +33,7 @@ type Options struct {
 type Bed struct {
 	work, cache, source string
 	name                string // of its cgroups, unique to the work folder
+	ended               uint64 // when the node was ended, in clock ticks after boot
 	log                 hclog.Logger
 }
 

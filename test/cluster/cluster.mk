@@ -17,6 +17,8 @@ cluster-test: ## start a cluster, run the tests that need one, end it, and fail 
 	$(CLUSTER) dockerfile
 	$(CLUSTER) test -- $(GO) test -tags e2e -p 1 -count=1 -timeout 20m ./test/cluster/smoke/ ./test/cluster/lifecycle/ ./test/e2e/inject/ ./test/e2e/readme/
 
-# Apart from the others, since it takes longer than all of them.
-cluster-runs: ## on a cluster: how pods as sandboxes behave, runs through agents, cases and hostile programs
-	$(CLUSTER) test -- $(GO) test -tags e2e -p 1 -count=1 -timeout 60m ./pool/kube/ ./test/e2e/runs/
+# Apart from the others, since it takes longer than all of them. PARTS="gvisor kills"
+# runs some of them; test/e2e/parts.sh has all.
+PARTS ?=
+cluster-runs: ## on a cluster, in parts: how pods as sandboxes behave, runs through agents, cases, hostile programs, kills
+	$(CLUSTER) test -- sh test/e2e/parts.sh $(PARTS)

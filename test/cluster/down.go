@@ -21,7 +21,10 @@ func (b *Bed) down(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, downTimeout)
 	defer cancel()
 	if s, err := b.State(); err == nil {
-		if err := kill(ctx, s); err != nil {
+		if b.ended, err = ticks(); err == nil {
+			err = kill(ctx, s)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -76,10 +76,11 @@ type request struct {
 	Env        []string
 	User       string
 	WorkingDir string
+	Volumes    []string `json:",omitempty"`
 }
 
 func (m *maker) image(ctx context.Context, im image) (string, error) {
-	r := request{Entrypoint: im.entrypoint, Cmd: im.cmd, Env: []string{path}, User: im.user, WorkingDir: im.workdir}
+	r := request{Entrypoint: im.entrypoint, Cmd: im.cmd, Env: append([]string{path}, im.env...), User: im.user, WorkingDir: im.workdir, Volumes: im.volumes}
 	for _, l := range im.layers {
 		file, err := m.layer(ctx, l)
 		if err != nil {
@@ -152,7 +153,17 @@ func (m *maker) layer(ctx context.Context, l layer) (string, error) {
 // key names a layer by what it is made of and by how that is done.
 func (m *maker) key(l layer, built []string) (string, error) {
 	sum := sha256.New()
-	fmt.Fprintln(sum, recipe, l)
+	// Without its folders, whose content follows: layers that have none keep the
+	// names that they had before there were any.
+	fmt.Fprintln(sum, recipe, struct {
+		name            string
+		debian          []string
+		wheels          string
+		source          bool
+		mains, programs []string
+		files           map[string]string
+		keep            []string
+	}{l.name, l.debian, l.wheels, l.source, l.mains, l.programs, l.files, l.keep})
 	files := slices.Clone(built)
 	for _, p := range l.programs {
 		files = append(files, filepath.Join(m.bin, p))
@@ -160,6 +171,11 @@ func (m *maker) key(l layer, built []string) (string, error) {
 	if l.wheels != "" {
 		files = append(files, filepath.Join(m.bed.source, "test/cluster/images", l.wheels))
 	}
+	inside, err := filesBelow(m.bed.source, l.folders)
+	if err != nil {
+		return "", err
+	}
+	files = append(files, inside...)
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		if err != nil {

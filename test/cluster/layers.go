@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,7 +52,50 @@ func (m *maker) fill(ctx context.Context, l layer, built []string, root, scratch
 			return err
 		}
 	}
+	for to, from := range l.folders {
+		if err := copyFolder(filepath.Join(m.bed.source, from), filepath.Join(root, to)); err != nil {
+			return err
+		}
+	}
 	return addFiles(root, l.files)
+}
+
+// filesBelow are the files of folders of the repository, in a fixed order.
+func filesBelow(source string, folders map[string]string) (files []string, err error) {
+	for _, from := range slices.Sorted(maps.Values(folders)) {
+		err := filepath.WalkDir(filepath.Join(source, from), func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case d.IsDir() && d.Name() == "__pycache__":
+				return fs.SkipDir
+			case !d.IsDir():
+				files = append(files, path)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
+func copyFolder(from, to string) error {
+	files, err := filesBelow(from, map[string]string{"": "."})
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		name, err := filepath.Rel(from, file)
+		if err == nil {
+			err = copyFile(file, filepath.Join(to, name), 0o644)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func addFiles(root string, files map[string]string) error {

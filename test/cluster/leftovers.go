@@ -83,7 +83,7 @@ func (b *Bed) Leftovers(s State, before Surroundings) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		left = slices.Concat(now.since(before), processesOf(s))
+		left = slices.Concat(now.since(before), b.processesOf(s))
 		if len(left) == 0 || time.Now().After(end) {
 			break
 		}
@@ -124,7 +124,7 @@ func (s Surroundings) since(before Surroundings) []string {
 
 // processesOf are processes in one of the cluster's namespaces, cgroups or
 // folders, or that have its folder in their arguments.
-func processesOf(s State) []string {
+func (b *Bed) processesOf(s State) []string {
 	var found []string
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -135,7 +135,7 @@ func processesOf(s State) []string {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		if why := belongs(e.Name(), s); why != "" {
+		if why := b.belongs(pid, s); why != "" {
 			command, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
 			found = append(found, fmt.Sprintf("process %d: %s: %q", pid, why, strings.ReplaceAll(string(command), "\x00", " ")))
 		}
@@ -143,9 +143,13 @@ func processesOf(s State) []string {
 	return found
 }
 
-func belongs(pid string, s State) string {
+func (b *Bed) belongs(number int, s State) string {
+	pid := strconv.Itoa(number)
+	// The kernel gives the numbers of namespaces that are gone to new ones.
+	started, err := startTime(number)
+	later := err == nil && b.ended > 0 && started > b.ended
 	for kind, inode := range s.Namespaces {
-		if is, err := namespaceOf(pid, kind); err == nil && is == inode {
+		if is, err := namespaceOf(pid, kind); err == nil && is == inode && !later {
 			return "in the cluster's " + kind + " namespace"
 		}
 	}

@@ -5,7 +5,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // Each kind of thing that a cluster could leave is found while it is there,
@@ -57,4 +59,29 @@ func TestLeftovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	f(State{Name: b.name, Work: b.work, Namespaces: map[string]uint64{"net": own["net"]}}, same, "in the cluster's net namespace")
+	if err := os.RemoveAll(b.work); err != nil {
+		t.Fatal(err)
+	}
+	// one that began after the node had ended, in a namespace of the same number
+	if b.ended, err = ticks(); err != nil {
+		t.Fatal(err)
+	}
+	apart := func(when time.Duration, want string) {
+		t.Helper()
+		time.Sleep(when)
+		late := exec.Command("sleep", "60")
+		late.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUTS}
+		if err := late.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = late.Process.Kill(); _ = late.Wait() }()
+		its, err := namespacesOf(late.Process.Pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f(State{Name: b.name, Work: b.work, Namespaces: map[string]uint64{"uts": its["uts"]}}, same, want)
+	}
+	apart(50*time.Millisecond, "")
+	b.ended += 100_000
+	apart(0, "in the cluster's uts namespace")
 }

@@ -45,7 +45,8 @@ func (b *Bed) nodePlan(bin, store string) node.Plan {
 func daemons() []node.Daemon {
 	return []node.Daemon{
 		{Name: "world", Args: words("ip netns exec world bed world")},
-		{Name: "registry", Args: words("img serve -listen " + Registry + " -store " + node.Store + " -uploads registry -images etc/images.json")},
+		{Name: "registry", Args: words("img serve -listen " + Registry + " -store " + node.Store + " -uploads registry -images etc/images.json -private " +
+			PrivateUser + ":" + PrivatePassword)},
 		{Name: "etcd", Args: words(`etcd --name n --data-dir etcd --unsafe-no-fsync --log-level warn
 			--listen-client-urls ` + etcdURL + ` --advertise-client-urls ` + etcdURL + `
 			--listen-peer-urls http://127.0.0.1:2380 --initial-advertise-peer-urls http://127.0.0.1:2380

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // State is what is known of a running cluster: enough to use it and to end it.
@@ -82,6 +84,16 @@ func startTime(pid int) (uint64, error) {
 		return 0, fmt.Errorf("process %d has ended: %w", pid, os.ErrProcessDone)
 	}
 	return strconv.ParseUint(fields[19], 10, 64)
+}
+
+// ticks is the time since boot, in the unit of startTime: the kernel shows a
+// hundred a second to every program.
+func ticks() (uint64, error) {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
+		return 0, fmt.Errorf("cannot tell the time since boot: %w", err)
+	}
+	return uint64(now.Nano() / 10_000_000), nil
 }
 
 // namespaceKinds are those that the node has of its own.

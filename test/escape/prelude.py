@@ -1,6 +1,9 @@
 import ctypes, errno, mmap, os, platform, resource, signal, socket, struct, sys, threading, time
 libc = ctypes.CDLL(None, use_errno=True)
 X86 = platform.machine() == "x86_64"
+POD = os.environ.pop("POD", "")  # this sandbox is a pod, and of what isolation
+GVISOR = POD == "gvisor"
+MOST = 128 + 64 if POD else 128  # processes; the threads of its runner count as well in a pod
 NUMBERS = {  # name: x86-64, arm64
     "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "kcmp": (312, 272), "pidfd_getfd": (438, 438),
     "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51), "unshare": (272, 97), "setns": (308, 268),

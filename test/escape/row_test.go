@@ -43,6 +43,11 @@ type row struct {
 	// pod says why the layer is not around a pod, or not the same, and what that
 	// means: such a row is run there, and told, but not held against it.
 	pod string
+	// shared says the same of pods that share user ids with others of their node;
+	// those with a user namespace of their own must hold it.
+	shared string
+	// gvisor says the same of pods in gVisor, whose kernel is the pod's own.
+	gvisor string
 	// here says why such a row has no meaning on a cluster, and what shows the
 	// same there.
 	here string

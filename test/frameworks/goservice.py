@@ -13,6 +13,8 @@ import tempfile
 import time
 import urllib.request
 
+import world
+
 PROGRAM = os.environ.get("CODE_SANDBOX_TEST_SERVICE", "")
 PYTHON = os.environ.get("CODE_SANDBOX_TEST_SERVICE_PYTHON", "/usr/bin/python3")
 FLAGS = {"mode": "--tools", "context": "--tools-context"}
@@ -30,6 +32,7 @@ class Service:
         for name, value in (policy or {}).items():
             command += [FLAGS[name], value]
         env = {k: v for k, v in os.environ.items() if not k.startswith("CODE_SANDBOX_")}
+        env["CODE_SANDBOX_TOKEN"] = world.TOKEN
         with open(self.log.name, "w") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env)
 
@@ -57,7 +60,8 @@ class Service:
             return log.read()
 
     def _get(self, url):
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=10) as answer:
+        request = urllib.request.Request(url, headers={"Authorization": "Bearer " + world.TOKEN})
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10) as answer:
             return answer.read().decode()
 
     def _list(self):

@@ -16,7 +16,7 @@ def call(kind, calls, sidecar=None, **env):
         port = probe.getsockname()[1]
     where = world.environment(VIRTUAL_ENV=kind, **env)
     if sidecar is not None:
-        where.update({"PYTHONPATH": world.HOOK, "CODE_SANDBOX_URL": sidecar.url})
+        where.update({"PYTHONPATH": world.HOOK, "CODE_SANDBOX_URL": sidecar.url, "CODE_SANDBOX_TOKEN": world.TOKEN})
     process = subprocess.Popen([sys.executable, os.path.join(world.AGENTS, "mcp_server.py"), kind, str(port)],
                                env=where, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:

@@ -21,20 +21,24 @@ import sys
 import tempfile
 import time
 
+import world
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Suite -> its test files, the distribution it is about, the name in the table.
+ROOT = os.path.dirname(os.path.dirname(HERE))
+# Suite -> its test files, the distribution it is about, the name in the table,
+# its example and its agent.
 SUITES = {
-    "openai_agents": ("test_openai_agents.py", "openai-agents", "OpenAI Agents SDK"),
-    "langchain": ("test_langchain.py", "langchain-core langgraph", "LangChain, LangGraph"),
-    "pydantic_ai": ("test_pydantic_ai.py", "pydantic-ai-slim", "Pydantic AI"),
-    "mcp": ("test_mcp.py test_servers.py", "mcp", "MCP Python SDK"),
-    "fastmcp": ("test_mcp.py", "fastmcp", "FastMCP"),
-    "crewai": ("test_crewai.py", "crewai", "CrewAI"),
-    "llama_index": ("test_llama_index.py", "llama-index-core", "LlamaIndex"),
-    "google_adk": ("test_google_adk.py", "google-adk", "Google ADK"),
-    "anthropic": ("test_anthropic.py", "anthropic", "Anthropic SDK tool runner"),
-    "strands": ("test_strands.py", "strands-agents", "Strands Agents"),
-    "smolagents": ("test_smolagents.py", "smolagents", "smolagents"),
+    "openai_agents": ("test_openai_agents.py", "openai-agents", "OpenAI Agents SDK", "openai_agents_agent openai_agent"),
+    "langchain": ("test_langchain.py", "langchain-core langgraph", "LangChain, LangGraph", "langgraph_agent langchain_agent"),
+    "pydantic_ai": ("test_pydantic_ai.py", "pydantic-ai-slim", "Pydantic AI", "pydantic_ai_agent pydantic_agent"),
+    "mcp": ("test_mcp.py test_servers.py", "mcp", "MCP Python SDK", "mcp_server_agent mcp_server"),
+    "fastmcp": ("test_mcp.py", "fastmcp", "FastMCP", "fastmcp_agent mcp_server"),
+    "crewai": ("test_crewai.py", "crewai", "CrewAI", "crewai_agent crew_agent"),
+    "llama_index": ("test_llama_index.py", "llama-index-core", "LlamaIndex", "llama_index_agent llama_agent"),
+    "google_adk": ("test_google_adk.py", "google-adk", "Google ADK", "google_adk_agent adk_agent"),
+    "anthropic": ("test_anthropic.py", "anthropic", "Anthropic SDK tool runner", "anthropic_agent anthropic_agent"),
+    "strands": ("test_strands.py", "strands-agents", "Strands Agents", "strands_agent strands_agent"),
+    "smolagents": ("test_smolagents.py", "smolagents", "smolagents", "smolagents_agent smol_agent"),
 }
 CORE = "core"
 # With a version manager each of these can be had, and a missing one is a failure.
@@ -91,7 +95,8 @@ def run(label, version, requirements, files, options):
     begin = time.monotonic()
     try:
         python = environment(label, version, os.path.join(HERE, "requirements", requirements), options.cache)
-    except (LookupError, subprocess.CalledProcessError) as error:
+        compiled(label, python)
+    except (LookupError, subprocess.SubprocessError) as error:
         return 1, "FAILED: %s" % error
     service = os.path.abspath(options.service) if options.service and not label.startswith(CORE) else ""
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider"] + files
@@ -119,6 +124,21 @@ def environment(label, version, requirements, cache):
     subprocess.run(pip + ["install", "-q", "--disable-pip-version-check", "--no-compile", "-r", requirements], check=True)
     open(os.path.join(folder, "ready"), "w").close()
     return python
+
+
+def compiled(name, python):
+    """Lets the environment of a framework keep what its programs import as bytecode,
+    once. The tests write none, and without it each of their processes, and each
+    copy, would compile thousands of files anew: CrewAI takes a minute for that."""
+    done = os.path.join(os.path.dirname(os.path.dirname(python)), "compiled")
+    if name not in SUITES or os.path.exists(done):
+        return
+    example, agent = SUITES[name][3].split()
+    with tempfile.TemporaryDirectory() as home:
+        # The agent gets no arguments and ends after its imports; the tests tell of what is wrong.
+        for program in (os.path.join(ROOT, "docs", "examples", example + ".py"), agent + ".py"):
+            world.run(program, python=python, cwd=home, HOME=home, PYTHONDONTWRITEBYTECODE="", timeout=1800)
+    open(done, "w").close()
 
 
 def pip_wheel(cache):
@@ -163,7 +183,7 @@ def carried(cache):
 def table(options):
     """The rows of the table in the documentation."""
     rows = ["| framework | version tested | tests |", "|---|---|---|"]
-    for name, (file, distributions, title) in SUITES.items():
+    for name, (file, distributions, title, _) in SUITES.items():
         pins = read_pins(os.path.join(HERE, "requirements", name + ".txt"))
         count = sum(tests_in(part) for part in file.split())
         versions = ", ".join("%s %s" % (d, pins.get(d, "?")) for d in distributions.split())

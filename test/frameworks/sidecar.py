@@ -176,7 +176,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         home = tempfile.mkdtemp()
         copy = Copy(boot, home)
-        call = {"tool": body["tool"], "sandbox_id": copy.id, "pid": copy.process.pid, "started": time.monotonic()}
+        call = {"tool": body["tool"], "target": body["target"], "sandbox_id": copy.id, "pid": copy.process.pid, "started": time.monotonic()}
         with sidecar.lock:
             sidecar.calls.append(call)
             sidecar.copies.append(copy.process)

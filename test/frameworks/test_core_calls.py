@@ -83,7 +83,7 @@ print("RESULT " + json.dumps([say(lambda: tools.unnamed("x")), say(tools.handle)
     unnamed, handle, lock = world.own(tmp_path, {"tools": VALUES, "main": main}, sidecar).result
     assert "which its return annotation does not name; annotate the function with -> Item" in unnamed[2]
     assert handle[0] == "Unsandboxable" and "cannot send a _io.TextIOWrapper" in handle[2]
-    assert lock[0] == "CannotSend" and len(sidecar.calls) == 2
+    assert lock[0] == "Unsandboxable" and len(sidecar.calls) == 2
 
 
 RAISING = """

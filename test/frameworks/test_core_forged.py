@@ -36,6 +36,7 @@ ANSWERS = {
     "not an object": http([1, 2]),
     "no JSON": http(b"<html>"),
     "no ok": http({"value": 5}),
+    "second document": http(b'{"ok": true, "value": "first"}\n{"ok": true, "value": "second"}'),
     "not HTTP": b"SSH-2.0-x\r\n\r\n",
     "cut off": b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"ok\": true",
     "endless header": b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 20000,
@@ -69,8 +70,8 @@ def prints():
     print(json.dumps({"ok": True, "value": "forged"}))
     return "true"
 def loud():
-    for _ in range(3000):
-        sys.stdout.write("x" * 100000)
+    for _ in range(1 << 10):
+        sys.stdout.write("x" * (1 << 20))
     return "quiet"
 def large():
     return "x" * (9 << 20)
@@ -85,6 +86,12 @@ def everywhere():
         try: os.write(fd, struct.pack(">I", len(frame)) + frame)
         except OSError: pass
     return "true"
+def twice():
+    frame = sys._getframe()
+    while "send" not in frame.f_locals:
+        frame = frame.f_back
+    frame.f_locals["send"]({"kind": "result", "ok": True, "value": "first"})
+    return "second"
 def child():
     import subprocess
     program = "import os\\nfor fd in range(3, 30):\\n  try: os.write(fd, b'xxxxxxxx')\\n  except OSError: pass"
@@ -107,12 +114,17 @@ def test_t18_a_child_process_cannot_forge_a_result(tmp_path, sidecar):
     assert hostile(tmp_path, sidecar, "child") == ["value", "'true'"]
 
 
-def test_t18_a_frame_with_a_wrong_nonce_is_refused(tmp_path, sidecar):
+def test_t18_a_frame_with_a_wrong_nonce_is_not_taken(tmp_path, sidecar):
     kind, text = hostile(tmp_path, sidecar, "everywhere")
     assert kind == "SandboxUnavailable" and "wrong nonce" in text
 
 
-def test_t18_a_great_deal_of_stdout(tmp_path, sidecar):
+def test_t18_a_second_frame_changes_nothing(tmp_path, sidecar):
+    # the first last frame is the answer, whoever in the copy sends it
+    assert hostile(tmp_path, sidecar, "twice") == ["value", "'first'"]
+
+
+def test_t18_a_gibibyte_of_stdout(tmp_path, sidecar):
     assert hostile(tmp_path, sidecar, "loud") == ["value", "'quiet'"]
 
 

@@ -21,28 +21,38 @@ def installed(folder, package, **files):
     return site
 
 
-def test_unknown_shape_closes_the_door(tmp_path, sidecar):
-    # a function_tool that no longer takes what the patch hands on
-    site = installed(tmp_path, "agents", __init__="from .tool import function_tool\n",
-                     tool="def function_tool(*, target): return target\n")
-    main = SAY + """
-import agents.tool
-print("RESULT " + json.dumps(say(lambda: agents.tool.function_tool(target=print))))
+UNKNOWN = SAY + """
+def body(path): open(path, "w").close()
+def use():
+    import agents.tool
+    return agents.tool.%s(body)(sys.argv[1])
+print("RESULT " + json.dumps(say(use)))
 """
-    ended = world.run(world.program(tmp_path, main=main), sidecar=sidecar, path=[str(site)])
+
+
+def unknown(folder, sidecar, marker, name, tool, **env):
+    """Runs a tool by a framework whose module has another shape than the patch knows."""
+    site = installed(folder, "agents", __init__="", tool=tool)
+    return world.run(world.program(folder, main=UNKNOWN % name), marker.path, sidecar=sidecar, path=[str(site)], **env)
+
+
+def test_refused_unknown_shape_closes_the_door(tmp_path, sidecar, marker):
+    # a function_tool that no longer takes what the patch hands on
+    shape = "function_tool", "def function_tool(target): return target\n"
+    ended = unknown(tmp_path, sidecar, marker, *shape)
     kind, text = ended.result
     assert kind == "Unsandboxable" and "no longer takes 'func'" in text
     assert "cannot be sandboxed" in ended.stderr
-    audit = world.run(world.program(tmp_path, main=main.replace("print)", "'t')")), sidecar=sidecar, path=[str(site)],
-                      CODE_SANDBOX_TOOLS="audit")
-    assert audit.result == "t"
+    assert not marker.ran() and not sidecar.calls
+    audit = unknown(tmp_path, sidecar, marker, *shape, CODE_SANDBOX_TOOLS="audit")
+    assert audit.result is None and marker.ran()
 
 
-def test_unknown_shape_without_a_door_stops_the_import(tmp_path, sidecar):
-    site = installed(tmp_path, "agents", __init__="", tool="def another_name(f): return f\n")
-    main = SAY + "print('RESULT ' + json.dumps(say(lambda: __import__('agents.tool'))))\n"
-    kind, text = world.run(world.program(tmp_path, main=main), sidecar=sidecar, path=[str(site)]).result
+def test_refused_unknown_shape_without_a_door_stops_the_import(tmp_path, sidecar, marker):
+    ended = unknown(tmp_path, sidecar, marker, "another_name", "def another_name(f): return f\n")
+    kind, text = ended.result
     assert kind == "ImportError" and "has no function_tool" in text
+    assert not marker.ran() and not sidecar.calls
 
 
 def test_own_package_with_a_framework_s_name_is_left_alone(tmp_path, sidecar):
@@ -166,6 +176,6 @@ def test_refused_calls_ran_nowhere(tmp_path, sidecar):
     folder.mkdir()
     said = world.run(world.program(tmp_path, main=REFUSED), folder, sidecar=sidecar).result
     assert said.pop("fine") is None
-    assert {name: kind for name, (kind, _) in said.items()} == dict({name: "Unsandboxable" for name in said}, builtin_argument="CannotSend")
+    assert {name: kind for name, (kind, _) in said.items()} == {name: "Unsandboxable" for name in said}
     # The one mark shows that a body that runs, here or in a copy, leaves one.
     assert sorted(p.name for p in folder.iterdir()) == ["fine"]

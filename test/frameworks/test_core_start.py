@@ -40,6 +40,49 @@ def test_t16_both_orders_each_once(tmp_path, sidecar):
         assert ended.result == [1, 7, True, 1] and ended.stderr == ""
 
 
+MOVED = SAY + """
+import helper, subprocess
+child = subprocess.run([sys.executable, '-c', 'import helper, json, os, sys; print(json.dumps([helper.VALUE, os.environ["PYTHONPATH"], sys.path]))'],
+                       stdout=subprocess.PIPE, check=True)
+child = json.loads(child.stdout)
+print('RESULT ' + json.dumps([sys.user_ran, helper.VALUE, sys.path[1:5], os.environ['PYTHONPATH'], child[0],
+                              child[1] == os.environ['PYTHONPATH'], child[2][1:] == sys.path[1:], tools.f()[0] != os.getpid()]))
+"""
+
+
+@pytest.mark.parametrize("way", ["the image's", "the kubelet's"])
+def test_t16_the_path_that_ours_replaced(tmp_path, sidecar, way):
+    """In a pod PYTHONPATH is ours alone; what was there is written elsewhere."""
+    user, other, image = tmp_path / "user", tmp_path / "other", tmp_path / "image"
+    for folder in (user, other, image):
+        folder.mkdir()
+    (user / "sitecustomize.py").write_text("import sys\nsys.user_ran = getattr(sys, 'user_ran', 0) + 1\n")
+    (other / "helper.py").write_text("VALUE = 7\n")
+    path = "%s:%s:%s" % (user, other, user)
+    if way == "the image's":
+        (image / "PYTHONPATH").write_text(path)
+        told = {"CODE_SANDBOX_IMAGE_ENV": str(image)}
+    else:
+        told = {"CODE_SANDBOX_PYTHONPATH": path}
+    program = world.program(tmp_path, main=MOVED, tools="import os, helper\ndef f(): return [os.getpid()]\n")
+    ended = world.run(program, path=[world.HOOK], CODE_SANDBOX_URL=sidecar.url, CODE_SANDBOX_TOOL_FUNCTIONS="tools:*", **told)
+    user_ran, value, sys_path, variable, of_child, same, same_path, elsewhere = ended.result
+    assert (user_ran, value, of_child, elsewhere) == (1, 7, 7, True) and ended.stderr == ""
+    assert sys_path[:3] == [world.HOOK, str(user), str(other)] and sys_path[3] not in (str(user), str(other))
+    assert variable == world.HOOK + ":" + path and same and same_path
+
+
+def test_t16_a_path_that_nobody_replaced(tmp_path):
+    """An image without one, and a pod with one of its own: nothing is added."""
+    (tmp_path / "empty").mkdir()
+    main = "import json, os, sys\nprint('RESULT ' + json.dumps([os.environ['PYTHONPATH'], '/elsewhere' in sys.path]))\n"
+    program = world.program(tmp_path, main=main)
+    ended = world.run(program, path=[world.HOOK], CODE_SANDBOX_IMAGE_ENV=str(tmp_path / "empty"))
+    assert ended.result == [world.HOOK, False] and ended.stderr == ""
+    ended = world.run(program, path=[world.HOOK, "/its/own"], CODE_SANDBOX_PYTHONPATH="/elsewhere")
+    assert ended.result == [world.HOOK + ":/its/own", False] and ended.stderr == ""
+
+
 def test_t16_failing_sitecustomize_of_the_user_is_told_as_without_us(tmp_path):
     user = tmp_path / "user"
     user.mkdir()
@@ -131,7 +174,7 @@ def unrelated(): raise ValueError("nothing to do with it")
     assert unrelated == ["ValueError", "nothing to do with it"]
 
 
-def test_t14_failed_import_names_the_variable(tmp_path, sidecar, marker):
+def test_t14_refused_import_failed_names_the_variable(tmp_path, sidecar, marker):
     tools = """
 import os
 if not os.environ["OPENAI_API_KEY"].startswith("sk-"):
@@ -246,10 +289,11 @@ os.waitpid(pid, 0)
 print("RESULT " + json.dumps(all(first)))
 """
     ended = world.own(tmp_path, {"tools": tools, "main": main}, sidecar, CODE_SANDBOX_TOOLS_EXCLUDE="kept")
-    counts = sorted((b["pid"], {t["tool"]: t["audited"] for t in b["tools"]}) for b in sidecar.boots.values())
+    counts = [{t["tool"]: t["audited"] for t in b["tools"]} for b in sidecar.boots.values()]
     assert ended.result is True and not sidecar.calls
     # A tool that the settings keep in the agent is not counted; the child counts its own calls only.
-    assert [c for _, c in counts] == [{"f": 5, "kept": 0, "idle": 0}, {"f": 1, "kept": 0, "idle": 0}]
+    counts.sort(key=lambda c: -c["f"])  # a child's pid may be the lower one
+    assert counts == [{"f": 5, "kept": 0, "idle": 0}, {"f": 1, "kept": 0, "idle": 0}]
 
 
 def test_exclude_and_include(tmp_path, sidecar):
@@ -261,16 +305,20 @@ def test_exclude_and_include(tmp_path, sidecar):
     assert ended.result == [False, True]
 
 
-def test_changed_code_is_a_mismatch(tmp_path, sidecar, marker):
-    tools = "def f(path): open(path, 'w').close()\n"
+@pytest.mark.parametrize("empty", ["", " "])
+def test_an_empty_word_is_the_default(tmp_path, sidecar, empty):
+    """As the injector sets them, where the policy is silent."""
     main = SAY + """
-with open(tools.__file__, "w") as file:
-    file.write("def f(path): open(path, 'w').write('other')\\n")
-print("RESULT " + json.dumps(say(lambda: tools.f(%r))))
-""" % marker.path
-    kind, text = world.own(tmp_path, {"tools": tools, "main": main}, sidecar).result
-    assert kind == "Unsandboxable" and "other code in the copy" in text and not marker.ran()
-
+from code_sandbox_hook import policy, runtime
+words = {n: EMPTY for n in ["CODE_SANDBOX_URL", "CODE_SANDBOX_TOKEN"] + list(policy.SETTINGS.values())}
+here = runtime.State(words)
+print('RESULT ' + json.dumps([tools.f() == os.getpid(), here.settings, here.place.header, here.place.token]))
+""".replace("EMPTY", repr(empty))
+    names = ("TOOLS", "TOOLS_INCLUDE", "TOOLS_EXCLUDE", "TOOLS_CONTEXT", "TOOL_ENV_ALLOW", "TOOL_TIMEOUT", "ALLOW_RESULTS",
+             "FIRST_PARTY", "TOKEN", "CONTAINER", "IMAGE_ENV", "PYTHONPATH")
+    ended = world.own(tmp_path, {"tools": "import os\ndef f(): return os.getpid()\n", "main": main}, sidecar,
+                      **{"CODE_SANDBOX_" + name: empty for name in names})
+    assert ended.result == [False, {}, "127.0.0.1:8900", ""] and ended.stderr == "" and len(sidecar.calls) == 1
 
 
 def test_environment_allowed_by_the_hello_answer(tmp_path, started):
@@ -288,3 +336,18 @@ def test_boot_record_holds_no_secret(tmp_path, sidecar):
         checks.no_secret(str(boot))
         assert "sk-argument" not in str(boot) and boot["env"]["names"]["DB_URL"] == {"shape": "url", "scheme": "postgres"}
     assert sidecar.boots
+
+
+def test_boot_record_tells_what_calls_will_send(tmp_path, sidecar):
+    tools = "def one(): return 1\ndef two(a=2): return a\ndef three(): return 3\n"
+    main = SAY + "tools.one(); tools.two(); print('RESULT 1')"
+    world.own(tmp_path, {"tools": tools, "main": main}, sidecar, CODE_SANDBOX_TOOLS_EXCLUDE="three")
+    told = {name: tool.get("target") for name, tool in sidecar.tools().items()}
+    sent = {call["tool"]: call["target"] for call in sidecar.calls}
+    assert sorted(sent) == ["one", "two"] and told == {"one": sent["one"], "two": sent["two"], "three": None}
+
+
+def test_boot_record_tells_of_a_few_only(tmp_path, sidecar):
+    tools = "".join("def f%d(): return %d\n" % (n, n) for n in range(9))
+    world.own(tmp_path, {"tools": tools, "main": SAY + "tools.f8(); print('RESULT 1')"}, sidecar)
+    assert [name for name, tool in sorted(sidecar.tools().items()) if tool.get("target")] == ["f0", "f1"]

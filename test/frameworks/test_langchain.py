@@ -99,3 +99,27 @@ def test_t22_third_party_python_repl_same_answer(sidecar):
     told = same(sidecar, [["Python_REPL", {"query": "print(2**10)"}], ["python_repl_ast", {"query": "3*4"}]])["told"]
     assert [t[1] for t in told] == ["1024\n", "12"]
     checks.ids_differ(sidecar, 2)
+
+
+NUMPY = """
+import numpy
+def kinds(values): return [[type(v).__name__, repr(v)] for v in values]
+def back(values): return values
+"""
+
+
+def test_numpy_scalars_and_framework_text_by_value(tmp_path, sidecar):
+    main = """
+import json, numpy
+import tools
+from langchain_core.messages import AIMessage
+from langchain_core.runnables.utils import AddableDict
+values = [numpy.str_("a"), numpy.int64(3), numpy.float64(1.5), numpy.bool_(True), numpy.array([1, 2])]
+message = AIMessage("hello").text
+kinds = lambda values: [[type(v).__name__, repr(v)] for v in values]
+print("RESULT " + json.dumps([kinds(values), tools.kinds(values), kinds(tools.back(values)), type(message).__name__,
+                              tools.kinds([message, AddableDict(a=1)])]))
+"""
+    sent, arrived, back, kind, plain = world.own(tmp_path, {"tools": NUMPY, "main": main}, sidecar).result
+    assert arrived == sent and back == sent and kind == "TextAccessor"
+    assert plain == [["str", "'hello'"], ["dict", "{'a': 1}"]]

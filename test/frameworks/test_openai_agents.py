@@ -55,13 +55,13 @@ def test_t3_context_inline(started, marker):
 
 
 def test_t4_stays(sidecar):
-    result = same(sidecar, [["helper", {"input": "x"}]])
-    assert result["outputs"] == ["done"]
+    result = same(sidecar, [["helper", {"input": "x"}], ["remote", {}]])
+    assert result["outputs"][0] == "done" and "called by the agent" in str(result["outputs"][1])
     assert not sidecar.calls and "helper" not in {
         t for t, d in sidecar.tools().items() if d["decision"] == "sandboxed"}
 
 
-def test_made_at_run_time_refused(sidecar, marker):
+def test_refused_made_at_run_time(sidecar, marker):
     ended = world.run(AGENT, json.dumps([["late", {"path": marker.path}]]), sidecar=sidecar)
     assert "error occurred" in ended.result["outputs"][0]
     assert "create it at module level" in ended.stderr

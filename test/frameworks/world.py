@@ -4,6 +4,7 @@ An agent program prints one line that begins with RESULT and goes on in JSON.
 """
 import json
 import os
+import secrets
 import subprocess
 import sys
 
@@ -15,6 +16,7 @@ SECRETS = {
     "DB_URL": "postgres://user:hunter2@db.internal:5432/app", "PORT": "8080", "DEBUG": "true",
     "SETTINGS_JSON": "{\"a\": 1}", "TOKEN_FILE": "/run/secrets/token",
 }
+TOKEN = secrets.token_hex(16)  # of the services that these tests start
 PLAIN = ("PATH", "LANG", "HOME", "TMPDIR", "LD_LIBRARY_PATH")
 
 
@@ -43,6 +45,8 @@ def environment(**more):
                 "OPENAI_AGENTS_DISABLE_TRACING": "1", "PYTHONDONTWRITEBYTECODE": "1", "NO_PROXY": "*",
                 "DO_NOT_TRACK": "1", "LANGSMITH_TRACING": "false"})
     env.update({name: value for name, value in more.items() if value is not None})
+    if "CODE_SANDBOX_URL" in env:
+        env.setdefault("CODE_SANDBOX_TOKEN", TOKEN)
     return env
 
 
@@ -54,6 +58,7 @@ def run(agent, *args, python=None, sidecar=None, path=(), cwd=None, timeout=400,
     if sidecar is not None:
         entries.insert(0, HOOK)
         where["CODE_SANDBOX_URL"] = sidecar if isinstance(sidecar, str) else sidecar.url
+        where.setdefault("CODE_SANDBOX_TOKEN", TOKEN)
     if entries:
         where["PYTHONPATH"] = os.pathsep.join(entries)
     done = subprocess.run([python or sys.executable, *flags, script, *map(str, args)], env=where, cwd=cwd,

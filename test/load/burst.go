@@ -10,8 +10,8 @@ func measureBurst(ctx context.Context, e *Env, sheet *Sheet) error {
 	const callers, apart = 30, 300 * time.Microsecond
 	return e.withService(ctx, func(s *Service) error {
 		return e.eachRound(ctx, func() error {
-			answered := make([]time.Duration, callers)
-			t, err := burst(s, callers, apart, answered)
+			seen := make([]exchange, callers)
+			t, err := burst(s, apart, seen)
 			if err != nil {
 				return err
 			}
@@ -20,22 +20,26 @@ func measureBurst(ctx context.Context, e *Env, sheet *Sheet) error {
 			add("fastest", "ms", Milliseconds(Quantile(t.times, 0)))
 			add("median", "ms", Milliseconds(Quantile(t.times, 0.5)))
 			add("slowest", "ms", Milliseconds(Quantile(t.times, 1)))
-			add("later callers answered before one, at most", "", float64(overtaken(answered)))
+			add("later callers answered before one, at most", "", float64(overtaken(seen)))
 			return t.err()
 		})
 	}, "--python", e.Python, "--target", "3")
 }
 
-func burst(s *Service, n int, apart time.Duration, answered []time.Duration) (*tally, error) {
-	return callers(s.Addr, printOne, n, func(i int, c *client, req []byte, t *tally, start time.Time) {
+// exchange is when a request was really sent, which on a busy machine is not
+// when it was due, and when its answer was read.
+type exchange struct{ sent, answered time.Time }
+
+func burst(s *Service, apart time.Duration, seen []exchange) (*tally, error) {
+	return callers(s.Addr, printOne, len(seen), func(i int, c *client, req []byte, t *tally, start time.Time) {
 		due := start.Add(time.Duration(i) * apart)
 		sleepUntil(due)
 		body, err := c.do(req)
-		took := time.Since(due)
+		answered := time.Now()
 		if err == nil {
 			if _, err = decode(body, printOne.stdout); err == nil {
-				t.times = append(t.times, took)
-				answered[i] = time.Since(start)
+				t.times = append(t.times, answered.Sub(due))
+				seen[i] = exchange{c.busy, answered}
 				return
 			}
 		}
@@ -43,14 +47,14 @@ func burst(s *Service, n int, apart time.Duration, answered []time.Duration) (*t
 	})
 }
 
-// overtaken is how many callers that asked later were answered before one, at
-// most. The times are in the order of asking.
-func overtaken(answered []time.Duration) int {
+// overtaken is how many requests that were sent after one were answered before
+// it, at most.
+func overtaken(all []exchange) int {
 	most := 0
-	for i, at := range answered {
+	for _, one := range all {
 		before := 0
-		for _, later := range answered[i+1:] {
-			if later < at {
+		for _, other := range all {
+			if other.sent.After(one.sent) && other.answered.Before(one.answered) {
 				before++
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"net/netip"
 	"os"
 	"runtime"
 	"strings"
@@ -22,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/code-sandbox/code-sandbox/pool"
+	"github.com/code-sandbox/code-sandbox/pool/api"
 	poolclient "github.com/code-sandbox/code-sandbox/pool/api/client"
 	"github.com/code-sandbox/code-sandbox/pool/pooltest"
 	"github.com/code-sandbox/code-sandbox/pool/server"
@@ -65,7 +67,7 @@ type fleet struct {
 // everybody is a caller of the name that is its token.
 type everybody struct{}
 
-func (everybody) Resolve(_ context.Context, token string) (pool.Caller, error) {
+func (everybody) Resolve(_ context.Context, token string, _ netip.Addr) (pool.Caller, error) {
 	return pool.Caller{Tenant: "load", Name: token}, nil
 }
 
@@ -89,7 +91,7 @@ func newFleet(ctx context.Context, warm, callers int) (*fleet, error) {
 	limits.NamespaceRuns, limits.Runs = 2*callers, 2*callers
 	s, err := server.New(server.Options{
 		Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0", TLS: &tls.Config{Certificates: []tls.Certificate{cert}}, Pool: f.pool, Callers: everybody{},
-		Template: func(context.Context, pool.Caller, *wire.Request) (pool.Template, error) { return template, nil },
+		Template: func(context.Context, pool.Caller, *api.RunBody) (pool.Template, error) { return template, nil },
 		Limits:   limits, Drain: time.Second, Logger: hclog.NewNullLogger(), Registry: prometheus.NewRegistry(),
 	})
 	if err != nil {

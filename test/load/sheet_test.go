@@ -1,6 +1,7 @@
 package load
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -92,10 +93,22 @@ func TestMarkdown(t *testing.T) {
 }
 
 func TestOvertaken(t *testing.T) {
-	f := func(want int, answered ...time.Duration) {
+	start := time.Now()
+	at := func(n int) time.Time { return start.Add(time.Duration(n)) }
+	// Requests are sent one after the other; answered says when each has its answer.
+	f := func(want int, answered ...int) {
 		t.Helper()
-		if got := overtaken(answered); got != want {
+		var all []exchange
+		for i, n := range answered {
+			all = append(all, exchange{at(i), at(100 + n)})
+		}
+		if got := overtaken(all); got != want {
 			t.Errorf("in %v one was overtaken by %d, not %d", answered, got, want)
+		}
+		// What counts is when they were sent, not which was due first.
+		slices.Reverse(all)
+		if got := overtaken(all); got != want {
+			t.Errorf("in %v, listed from the last to the first, one was overtaken by %d, not %d", answered, got, want)
 		}
 	}
 	// In order.

@@ -1,7 +1,6 @@
 package pki
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,8 +22,8 @@ type Options struct {
 	Client          kubernetes.Interface
 	Namespace, Name string   // of the Secret that the replicas share
 	Names           []string // that certificates are for
-	// AuthorityLife is 10 years, CertificateLife 24 hours. SyncEvery (1 minute)
-	// is how often the Secret is looked at.
+	// AuthorityLife is 10 years, CertificateLife 24 hours. SyncEvery (1 minute, or
+	// a sixth of a life that is shorter) is how often the Secret is looked at.
 	AuthorityLife, CertificateLife, SyncEvery time.Duration
 	Logger                                    hclog.Logger
 }
@@ -32,6 +32,7 @@ type Options struct {
 // serves with. Make one with New and run it with Run.
 type Authority struct {
 	opts    Options
+	syncing *semaphore.Weighted // of one, since who waits for it may be in a hurry
 	data    atomic.Pointer[map[string][]byte]
 	serving atomic.Pointer[tls.Certificate]
 }
@@ -47,13 +48,16 @@ func New(ctx context.Context, o Options) (*Authority, error) {
 	for _, d := range []struct {
 		field *time.Duration
 		value time.Duration
-	}{{&o.AuthorityLife, 10 * 365 * 24 * time.Hour}, {&o.CertificateLife, 24 * time.Hour}, {&o.SyncEvery, time.Minute}} {
+	}{{&o.AuthorityLife, 10 * 365 * 24 * time.Hour}, {&o.CertificateLife, 24 * time.Hour}} {
 		if *d.field == 0 {
 			*d.field = d.value
 		}
 	}
-	a := &Authority{opts: o}
-	return a, a.sync(ctx)
+	if o.SyncEvery == 0 {
+		o.SyncEvery = min(time.Minute, o.CertificateLife/6)
+	}
+	a := &Authority{opts: o, syncing: semaphore.NewWeighted(1)}
+	return a, a.Refresh(ctx)
 }
 
 // Bundle is the certificates, in PEM, that whoever calls must believe.
@@ -75,7 +79,7 @@ func (a *Authority) Run(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if err := a.sync(ctx); err != nil && ctx.Err() == nil {
+		if err := a.Refresh(ctx); err != nil && ctx.Err() == nil {
 			a.opts.Logger.Error("cannot look at the authority", "error", err)
 			if err := a.renew(time.Now()); err != nil {
 				a.opts.Logger.Error("cannot renew the certificate", "error", err)
@@ -84,11 +88,16 @@ func (a *Authority) Run(ctx context.Context) {
 	}
 }
 
-// sync brings the Secret to what it must hold, and the certificate after it.
-func (a *Authority) sync(ctx context.Context) error {
+// Refresh brings the Secret to what it must hold, and bundle and certificate
+// after it. Run does so from time to time.
+func (a *Authority) Refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	var err error
+	err := a.syncing.Acquire(ctx, 1)
+	if err != nil {
+		return fmt.Errorf("cannot wait for the refresh before: %w", err)
+	}
+	defer a.syncing.Release(1)
 	for range conflicts {
 		var data map[string][]byte
 		if data, err = a.settle(ctx, time.Now()); err == nil {
@@ -114,7 +123,11 @@ func (a *Authority) settle(ctx context.Context, now time.Time) (map[string][]byt
 	if missing {
 		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: a.opts.Namespace, Name: a.opts.Name}, Type: corev1.SecretTypeOpaque}
 	}
-	data, changed, err := plan(secret.Data, now, a.opts.AuthorityLife)
+	var known map[string][]byte
+	if before := a.data.Load(); before != nil {
+		known = *before
+	}
+	data, changed, err := plan(secret.Data, known, now, a.opts.AuthorityLife)
 	if err != nil || !changed {
 		return data, err
 	}
@@ -122,6 +135,9 @@ func (a *Authority) settle(ctx context.Context, now time.Time) (map[string][]byt
 	secret.Data = data
 	if missing {
 		_, err = secrets.Create(ctx, secret, metav1.CreateOptions{})
+		if apierrors.IsForbidden(err) {
+			err = fmt.Errorf("there is none, and this account may not make one: helm upgrade makes it, empty: %w", err)
+		}
 	} else {
 		_, err = secrets.Update(ctx, secret, metav1.UpdateOptions{})
 	}
@@ -132,17 +148,19 @@ func (a *Authority) settle(ctx context.Context, now time.Time) (map[string][]byt
 }
 
 // renew makes a certificate when two thirds of the last one's life are over, or
-// it is not of the authority that signs now.
+// it is not of an authority that is believed. One of a former authority serves
+// on: not everybody who calls has heard of the new one.
 func (a *Authority) renew(now time.Time) error {
-	by, err := readPair((*a.data.Load())[signingCert], (*a.data.Load())[signingKey])
-	if err != nil {
-		return fmt.Errorf("cannot read the authority: %w", err)
-	}
-	if c := a.serving.Load(); c != nil && bytes.Equal(c.Leaf.RawIssuer, by.cert.RawSubject) {
+	if c := a.serving.Load(); c != nil && believed(a.Bundle(), c.Leaf) {
 		life := c.Leaf.NotAfter.Sub(c.Leaf.NotBefore)
 		if now.Before(c.Leaf.NotBefore.Add(life * 2 / 3)) {
 			return nil
 		}
+	}
+	data := *a.data.Load()
+	by, err := readPair(data[signingCert], data[signingKey])
+	if err != nil {
+		return fmt.Errorf("cannot read the authority: %w", err)
 	}
 	c, err := sign(by, a.opts.Names, now, a.opts.CertificateLife)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 )
 
 // What the shared Secret holds: the authority that signs, the one that will,
-// and the one that did. All that are not over are believed.
+// and those that did. All that are not over are believed.
 const (
 	signingCert, signingKey = "ca.crt", "ca.key"
 	nextCert, nextKey       = "next.crt", "next.key"
@@ -30,53 +30,111 @@ const (
 // backdate allows for clocks that differ.
 const backdate = 5 * time.Minute
 
-// plan says what the Secret must hold now. A next authority is there a good
-// while before it signs: so all who believe have it by then.
-func plan(held map[string][]byte, now time.Time, life time.Duration) (data map[string][]byte, changed bool, err error) {
-	data, overlap := maps.Clone(held), life/10
-	if data == nil {
-		data = map[string][]byte{}
+// plan says what the Secret must hold now: one step at a time.
+func plan(held, known map[string][]byte, now time.Time, life time.Duration) (data map[string][]byte, changed bool, err error) {
+	current, unread := readPair(held[signingCert], held[signingKey])
+	if unread != nil && len(held[signingCert]) > 0 {
+		return nil, false, fmt.Errorf("cannot read the authority: %w; when the data of its Secret is emptied a new one is made", unread)
 	}
-	current, err := readPair(data[signingCert], data[signingKey])
-	if err != nil && len(data[signingCert]) > 0 {
-		return nil, false, fmt.Errorf("cannot read the authority: %w; when its Secret is deleted a new one is made", err)
+	if unread != nil || !now.Before(current.cert.NotAfter) {
+		data, err = begin(held, known, now, life)
+		return data, true, err
 	}
-	if err != nil || !now.Before(current.cert.NotAfter) {
-		if data[signingCert], data[signingKey], err = makeCA(now, life); err != nil {
-			return nil, false, err
-		}
-		delete(data, nextCert)
-		delete(data, nextKey)
-		return data, true, nil
-	}
-	left := current.cert.NotAfter.Sub(now)
-	_, err = readPair(data[nextCert], data[nextKey])
-	hasNext := err == nil
+	_, noNext := readPair(held[nextCert], held[nextKey])
+	left, overlap := current.cert.NotAfter.Sub(now), life/10
 	switch {
-	case left < overlap && hasNext:
-		data[formerCert] = data[signingCert]
-		data[signingCert], data[signingKey] = data[nextCert], data[nextKey]
-		delete(data, nextCert)
-		delete(data, nextKey)
-		return data, true, nil
-	case left < 2*overlap && !hasNext:
-		if data[nextCert], data[nextKey], err = makeCA(now, life); err != nil {
-			return nil, false, err
-		}
-		return data, true, nil
+	case forgets(held, known, now):
+		return remind(held, known, now), true, nil
+	case left < overlap && noNext == nil:
+		return promote(held, now), true, nil
+	case left < 2*overlap && noNext != nil:
+		data, err = announce(held, now, life)
+		return data, true, err
 	}
-	return data, false, nil
+	return held, false, nil
+}
+
+// begin makes a new authority that signs at once, where there is none, as in a
+// Secret that was emptied, or it is over. What this replica has known goes on to
+// be believed, since others serve with it until they look.
+func begin(held, known map[string][]byte, now time.Time, life time.Duration) (map[string][]byte, error) {
+	cert, key, err := makeCA(now, life)
+	if err != nil {
+		return nil, err
+	}
+	return with(held, map[string][]byte{signingCert: cert, signingKey: key, nextCert: nil, nextKey: nil,
+		formerCert: alive(now, held[formerCert], bundle(known, now))}), nil
+}
+
+// forgets says whether the Secret lacks whom this replica has believed, under an
+// authority that it sees for the first time: one that had just started, and knew of
+// nobody, began it. What is gone under one that was seen, somebody took away.
+func forgets(held, known map[string][]byte, now time.Time) bool {
+	here, there := bundle(known, now), bundle(held, now)
+	seen := len(alive(now, here, held[signingCert])) == len(here)
+	return !seen && len(alive(now, there, here)) > len(there)
+}
+
+// remind writes down who else was believed before the authority that is there.
+func remind(held, known map[string][]byte, now time.Time) map[string][]byte {
+	return with(held, map[string][]byte{formerCert: alive(now, held[formerCert], bundle(known, now))})
+}
+
+// announce makes the next authority. It is there a good while before it signs: so
+// all who believe have it by then.
+func announce(held map[string][]byte, now time.Time, life time.Duration) (map[string][]byte, error) {
+	cert, key, err := makeCA(now, life)
+	if err != nil {
+		return nil, err
+	}
+	return with(held, map[string][]byte{nextCert: cert, nextKey: key}), nil
+}
+
+// promote lets the next authority sign.
+func promote(held map[string][]byte, now time.Time) map[string][]byte {
+	return with(held, map[string][]byte{signingCert: held[nextCert], signingKey: held[nextKey], nextCert: nil, nextKey: nil,
+		formerCert: alive(now, held[signingCert], held[formerCert])})
+}
+
+// with is the Secret's data after a change; what has become empty is left out.
+func with(held, change map[string][]byte) map[string][]byte {
+	data := map[string][]byte{}
+	maps.Copy(data, held)
+	maps.Copy(data, change)
+	maps.DeleteFunc(data, func(_ string, value []byte) bool { return len(value) == 0 })
+	return data
 }
 
 // bundle is who must be believed.
 func bundle(data map[string][]byte, now time.Time) []byte {
+	return alive(now, data[signingCert], data[nextCert], data[formerCert])
+}
+
+// alive are the certificates of all lists that are not over, each once.
+func alive(now time.Time, lists ...[]byte) []byte {
 	var all bytes.Buffer
-	for _, key := range []string{signingCert, nextCert, formerCert} {
-		if c, err := readCert(data[key]); err == nil && now.Before(c.NotAfter) {
-			all.Write(encode("CERTIFICATE", c.Raw))
+	for _, rest := range lists {
+		for {
+			var block *pem.Block
+			if block, rest = pem.Decode(rest); block == nil {
+				break
+			}
+			one := encode("CERTIFICATE", block.Bytes)
+			if c, err := x509.ParseCertificate(block.Bytes); err == nil && now.Before(c.NotAfter) && !bytes.Contains(all.Bytes(), one) {
+				all.Write(one)
+			}
 		}
 	}
 	return all.Bytes()
+}
+
+// believed says whether a certificate is of one of the authorities.
+func believed(authorities []byte, c *x509.Certificate) bool {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authorities)
+	// When it was made it was good: it is renewed long before it ends.
+	_, err := c.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: c.NotBefore})
+	return err == nil
 }
 
 type pair struct {

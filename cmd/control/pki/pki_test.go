@@ -7,8 +7,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
-	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,7 +14,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -105,6 +102,40 @@ func TestReplicasAgree(t *testing.T) {
 	}
 }
 
+// Whoever asks for a refresh while another waits for a slow API server waits no
+// longer than it wants to.
+func TestRefreshIsBounded(t *testing.T) {
+	client := fake.NewClientset()
+	a := replica(t, client)
+	reading, release := make(chan struct{}, 2), make(chan struct{})
+	client.PrependReactor("get", "secrets", func(k8stesting.Action) (bool, runtime.Object, error) {
+		reading <- struct{}{}
+		<-release
+		return false, nil, nil
+	})
+	var slow sync.WaitGroup
+	slow.Go(func() {
+		if err := a.Refresh(t.Context()); err != nil {
+			t.Errorf("the first refresh: %v", err)
+		}
+	})
+	defer slow.Wait()
+	defer close(release)
+	<-reading
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	ended := make(chan error, 1)
+	slow.Go(func() { ended <- a.Refresh(over) })
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("the error is %v", err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("it waits on")
+	}
+}
+
 // A year and more of days: whoever fetched the bundle within the overlap
 // believes whatever is served, and certificates and authorities do change.
 func TestRotation(t *testing.T) {
@@ -129,6 +160,33 @@ func TestRotation(t *testing.T) {
 		}
 		if len(authorities) < 4 || len(authorities) > 6 || len(certificates) < 400 {
 			t.Errorf("%d authorities, %d certificates", len(authorities), len(certificates))
+		}
+		cancel()
+		running.Wait()
+	})
+}
+
+// P11: a life that was set short is short, and every moment of it is covered.
+func TestShortLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := replica(t, fake.NewClientset(), func(o *Options) { o.CertificateLife = 30 * time.Second })
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { a.Run(ctx) })
+		held, certificates := a.Bundle(), map[string]bool{}
+		for second := range 300 {
+			time.Sleep(time.Second)
+			if err := handshake(a, held, "pool.test"); err != nil {
+				t.Fatalf("second %d: %v", second, err)
+			}
+			c, _ := a.GetCertificate(nil)
+			if left := time.Until(c.Leaf.NotAfter); left > 30*time.Second {
+				t.Fatalf("second %d: the certificate is good for %s", second, left)
+			}
+			certificates[c.Leaf.SerialNumber.String()] = true
+		}
+		if len(certificates) < 10 {
+			t.Errorf("%d certificates", len(certificates))
 		}
 		cancel()
 		running.Wait()
@@ -211,68 +269,4 @@ func mustPair(t *testing.T, a *Authority) pair {
 		t.Fatal(err)
 	}
 	return p
-}
-
-// A Secret that somebody broke is told of, and not replaced: others may sign
-// with what was in it.
-func TestBroken(t *testing.T) {
-	s := &corev1.Secret{Data: map[string][]byte{signingCert: []byte("nonsense")}}
-	s.Namespace, s.Name = "ns", "ca"
-	_, err := New(t.Context(), Options{Client: fake.NewClientset(s), Namespace: "ns", Name: "ca", Names: []string{"n"}, Logger: hclog.NewNullLogger()})
-	if err == nil {
-		t.Error("no error")
-	}
-}
-
-func TestFiles(t *testing.T) {
-	a := replica(t, fake.NewClientset())
-	folder := t.TempDir()
-	cert, key := filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")
-	lay := func(name string, content []byte) {
-		t.Helper()
-		if err := os.WriteFile(name, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	issue := func() (certificate, secret []byte) {
-		t.Helper()
-		c, err := sign(mustPair(t, a), a.opts.Names, time.Now(), time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
-		der, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return encode("CERTIFICATE", c.Certificate[0]), encode("PRIVATE KEY", der)
-	}
-	if _, err := NewFiles(cert, key, hclog.NewNullLogger()); err == nil {
-		t.Error("no files, and no error")
-	}
-	c, k := issue()
-	lay(cert, c)
-	lay(key, k)
-	f, err := NewFiles(cert, key, hclog.NewNullLogger())
-	if err != nil {
-		t.Fatal(err)
-	}
-	serial := func() string {
-		t.Helper()
-		f.looked = time.Time{} // as a second later
-		if err := handshake(f, a.Bundle(), "pool.test"); err != nil {
-			t.Fatal(err)
-		}
-		return f.serving.Leaf.SerialNumber.String()
-	}
-	first := serial()
-	// Half of the new pair, then all of it.
-	c, k = issue()
-	lay(cert, c)
-	if serial() != first {
-		t.Error("half of a pair is used")
-	}
-	lay(key, k)
-	if serial() == first {
-		t.Error("the new pair is not used")
-	}
 }

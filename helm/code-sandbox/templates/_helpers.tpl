@@ -25,10 +25,10 @@ app.kubernetes.io/component: {{ . }}
 {{- define "code-sandbox.labels" -}}
 {{- $root := index . 0 -}}
 {{ include "code-sandbox.selector" (index . 1) }}
-app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/instance: {{ $root.Release.Name | quote }}
 app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ $root.Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
+app.kubernetes.io/managed-by: {{ $root.Release.Service | quote }}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | quote }}
 {{- end -}}
 
 {{- define "code-sandbox.podSecurity" -}}
@@ -67,9 +67,57 @@ imagePullSecrets:
 {{- end }}
 {{- end -}}
 
+{{/* Where pool and injector have the certificate that is given. The files change when the Secret does. */}}
+{{- define "code-sandbox.tlsFolder" -}}
+/etc/code-sandbox/tls
+{{- end -}}
+
+{{- define "code-sandbox.tlsArgs" -}}
+{{- if .Values.tls.existingSecret }}
+- --tls-cert={{ include "code-sandbox.tlsFolder" . }}/tls.crt
+- --tls-key={{ include "code-sandbox.tlsFolder" . }}/tls.key
+- --tls-ca={{ include "code-sandbox.tlsFolder" . }}/ca.crt
+{{- end }}
+{{- end -}}
+
+{{- define "code-sandbox.tlsMount" -}}
+{{- if .Values.tls.existingSecret }}
+volumeMounts:
+  - {name: tls, mountPath: {{ include "code-sandbox.tlsFolder" . }}, readOnly: true}
+{{- end }}
+{{- end -}}
+
+{{- define "code-sandbox.tlsVolume" -}}
+{{- with .Values.tls.existingSecret }}
+volumes:
+  - name: tls
+    secret:
+      secretName: {{ . | quote }}
+      defaultMode: 288 # 0440, for the group of podSecurity
+{{- end }}
+{{- end -}}
+
 {{/* Who may make sandboxes. */}}
 {{- define "code-sandbox.poolUser" -}}
 system:serviceaccount:{{ .Release.Namespace }}:code-sandbox-pool
+{{- end -}}
+
+{{/* CEL: the kind of the pods that the pool makes in the namespace of a request. */}}
+{{- define "code-sandbox.kindHere" -}}
+request.namespace == '{{ .Values.runs.namespace }}' ? 'python' : 'copy'
+{{- end -}}
+
+{{/* The order: root, name of the policy. */}}
+{{- define "code-sandbox.policyBinding" -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: {{ index . 1 }}
+  labels:
+    {{- include "code-sandbox.labels" (list (index . 0) "platform") | nindent 4 }}
+spec:
+  policyName: {{ index . 1 }}
+  validationActions: [Deny]
 {{- end -}}
 
 {{/* Which namespaces the webhook is never asked about. */}}

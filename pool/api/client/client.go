@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox/code-sandbox/pool/api"
+	"github.com/code-sandbox/code-sandbox/pool/wire"
 )
 
 // Options says where the pool is and how it is known. Address, a token and a CA
@@ -64,6 +65,8 @@ type Client struct {
 	ca        *roots
 	transport *http.Transport
 
+	ahead chan *wire.Copy
+
 	reached atomic.Bool
 	told    atomic.Pointer[api.ServiceLimits]
 	mu      sync.Mutex
@@ -101,7 +104,7 @@ func New(o Options) (*Client, error) {
 		o.Patience = defaultWaiting
 	}
 	c := &Client{
-		opts: o, token: &file{path: o.TokenFile}, failure: errors.New("it was not asked yet"),
+		opts: o, ahead: make(chan *wire.Copy, maxAhead), token: &file{path: o.TokenFile}, failure: errors.New("it was not asked yet"),
 		replicas: &replicas{host: host, port: port, self: o.Self, lookup: o.Lookup, suspects: map[string]time.Time{}},
 	}
 	if c.ca, err = newRoots(o); err != nil {
@@ -153,9 +156,13 @@ func (c *Client) Ready() error {
 func (c *Client) Told() *api.ServiceLimits { return c.told.Load() }
 
 // Keep asks the pool for its limits now and then until ctx ends. That keeps
-// connections open, and the addresses of the replicas known, ahead of a run.
+// connections open, and the addresses of the replicas known, ahead of a run. It
+// passes on what Ahead was told.
 func (c *Client) Keep(ctx context.Context) {
 	defer c.Close()
+	var ahead sync.WaitGroup
+	ahead.Go(func() { c.keepAhead(ctx) })
+	defer ahead.Wait()
 	for {
 		pause := refreshEvery
 		if err := c.Learn(ctx); err != nil {

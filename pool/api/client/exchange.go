@@ -67,7 +67,7 @@ func (c *Client) request(ctx context.Context, address, token string, p *program,
 	h.Set("Authorization", "Bearer "+token)
 	h.Set("Content-Type", "application/json")
 	h.Set("Expect", "100-continue")
-	if t := api.TraceOf(ctx); t != (api.Trace{}) {
+	if t := api.TraceOf(ctx); t.RequestID != "" || t.Traceparent != "" {
 		h.Set("X-Request-Id", t.RequestID)
 		h.Set("Traceparent", t.Traceparent)
 	}

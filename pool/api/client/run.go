@@ -15,13 +15,23 @@ import (
 // the other while nothing of the program was sent to any, and waits for one as
 // long as the time beside the program's own allows. The error is an *api.Error.
 func (c *Client) Run(ctx context.Context, req *wire.Request, sink wire.Sink) (*wire.Result, error) {
+	return c.run(ctx, api.RunBody{Request: req, Stream: sink != nil}, sink)
+}
+
+// Call executes one tool call in a copy of the caller's own program. It keeps
+// the promises of Run.
+func (c *Client) Call(ctx context.Context, program *wire.Copy, req *wire.Request, sink wire.Sink) (*wire.Result, error) {
+	return c.run(ctx, api.RunBody{Request: req, Copy: program, Stream: sink != nil}, sink)
+}
+
+func (c *Client) run(ctx context.Context, run api.RunBody, sink wire.Sink) (*wire.Result, error) {
 	var body bytes.Buffer
 	enc := json.NewEncoder(&body)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(api.RunBody{Request: req, Stream: sink != nil}); err != nil {
+	if err := enc.Encode(run); err != nil {
 		return nil, api.Errorf(api.BadRequest, "cannot encode the request: %w", err)
 	}
-	giveUp := c.giveUp(ctx, req, time.Now())
+	giveUp := c.giveUp(ctx, run.Request, time.Now())
 	for {
 		res, err := c.round(ctx, body.Bytes(), sink)
 		if err == nil || !err.again {

@@ -4,10 +4,12 @@ It never runs a program itself, holds nothing secret, and has one thread. The
 service talks to it over descriptor 3, a SOCK_SEQPACKET socket:
 
     service -> zygote   the configuration, as JSON; once
-    zygote  -> service  {"proc": bool} when it is ready, or {"error": text},
-                        with "module" when that one cannot be imported
+    zygote  -> service  {"proc": bool, "live": [a folder and why it is no overlay]}
+                        when it is ready, or {"error": text}, with "module" when
+                        that one cannot be imported, and "folders" when those of
+                        "live" are more than can be told
     service -> zygote   an 8-byte id, with the descriptors control, stdout,
-                        stderr and any files of cgroups to join
+                        stderr and any files of cgroups to join: of memory, then of CPU
     zygote  -> service  "P" + id, with pidfds of the sandbox's init and of its
                         interpreter; or "X" + id + an error's text
     zygote  -> service  "E" + id + wait status, when the interpreter has ended
@@ -141,7 +143,7 @@ class Zygote:
         try:
             _signal.signal(SIGCHLD, _signal.SIG_DFL)
             _signal.pthread_sigmask(SIG_UNBLOCK, CHILD)
-            sandbox.enter(self.config, self.filter, control, fds[1], fds[2], fds[3:])
+            sandbox.enter(self.config, self.layers, self.filter, control, fds[1], fds[2], fds[3:])
         except BaseException as e:
             # Before _descriptors has run control is fds[0], afterwards CONTROL; only one is a socket.
             for fd in (sandbox.CONTROL, control):
@@ -204,6 +206,15 @@ def end_first():
             f.write(str(OOM_SCORE))
 
 
+def get_ready(channel, word):
+    """Says that all is ready, in one message: a kernel bounds how long one is."""
+    message = json.dumps(word, ensure_ascii=False).encode()
+    try:
+        channel.send(message)
+    except OSError:
+        give_up(channel, {"error": "its word has %d bytes" % len(message), "folders": len(word["live"])})
+
+
 def give_up(channel, why):
     channel.send(json.dumps(why).encode())
     os._exit(1)
@@ -221,7 +232,7 @@ def main():
         give_up(channel, {"error": str(e)[:600], "module": e.module})
     except BaseException as e:
         give_up(channel, {"error": ("%s: %s" % (type(e).__name__, e))[:600]})
-    channel.send(json.dumps({"proc": config["proc"]}).encode())
+    get_ready(channel, {"proc": config["proc"], "live": config["live"]})
     zygote.serve()
 
 

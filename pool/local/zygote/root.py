@@ -7,12 +7,13 @@ tree of mounts with its own mount namespace.
 import os
 
 import linux
+import overlay
 
 DEVICES = ("null", "zero", "full", "random", "urandom")
 LINKS = {"/dev/fd": "/proc/self/fd", "/dev/stdin": "/proc/self/fd/0", "/dev/stdout": "/proc/self/fd/1",
          "/dev/stderr": "/proc/self/fd/2", "/var/tmp": "/tmp"}
 MASKED_FILE, MASKED_FOLDER, SHOWN = "/masked/file", "/masked/folder", "/shown"
-FOLDERS = (MASKED_FOLDER, SHOWN, "/dev/shm", "/etc", "/proc", "/run", "/scratch", "/sys", "/tmp", "/var", "/work")
+FOLDERS = (MASKED_FOLDER, SHOWN, overlay.LAYERS, "/dev/shm", "/etc", "/proc", "/run", "/scratch", "/sys", "/tmp", "/var", "/work")
 PASSWD = "root:x:0:0::/:/bin/false\nsandbox:x:1000:1000::/tmp:/bin/sh\n"
 GROUP = "root:x:0:\nsandbox:x:1000:\n"
 HOSTS = "127.0.0.1 localhost sandbox\n::1 localhost\n"
@@ -33,17 +34,22 @@ def build(config):
     linux.mount("tmpfs", new, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "size=4m,nr_inodes=4096,mode=755")
     for folder in FOLDERS:
         os.makedirs(new + folder, 0o755, exist_ok=True)
-    config["late"] = []
+    config["late"], config["overlays"], config["live"] = [], {}, []
     attributes = linux.ATTR_NOSUID | linux.ATTR_NODEV
     if "readonly" not in config["without"]:
         attributes |= linux.ATTR_RDONLY
+    folders = overlay.prepare(new, config)
     for path in config["paths"]:
-        _show(path, _place(path, config), new, attributes)
+        if path in folders:
+            _defer(path, folders[path], new, config)
+        elif os.path.isdir(path) or not overlay.covers(path, config):
+            _show(path, _place(path, config), new, attributes)
     _mask_all(new, config)
     for device in DEVICES:
         _bind("/dev/" + device, new + "/dev/" + device)
     for link, target in dict(LINKS, **config["links"]).items():
-        _link(target, _place(link, config), new)
+        if not overlay.covers(link, config):  # such a folder has the link itself
+            _link(target, _place(link, config), new)
     _write_files(new, config)
     # An unprivileged user may mount a fresh /proc only beside an uncovered one.
     if config["unprivileged"]:
@@ -62,11 +68,19 @@ def _mount_point(paths):
 
 def _place(path, config):
     """Where the new root has path: elsewhere when each sandbox covers it."""
-    if not path.startswith(COVERED):
+    if not path.startswith(COVERED) and not overlay.covers(path, config):
         return path
     place = "%s/%d" % (SHOWN, len(config["late"]))
     config["late"].append((place, path))
     return place
+
+
+def _defer(path, layer, new, config):
+    """Has each sandbox show a folder as an overlay of its own."""
+    if not path.startswith(COVERED):
+        os.makedirs(new + path, 0o755, exist_ok=True)
+    config["overlays"][path] = layer
+    config["late"].append((layer, path))
 
 
 def _show(path, place, new, attributes):
@@ -86,8 +100,11 @@ def _link(target, place, new):
 
 
 def reveal(source, target):
-    """Shows what _place put elsewhere, in a sandbox whose own mounts stand."""
-    if os.path.islink(source):
+    """Shows what was put elsewhere, in a sandbox whose own mounts stand."""
+    if source.startswith(overlay.LAYERS):
+        os.makedirs(target, 0o755, exist_ok=True)
+        overlay.show(source, target)
+    elif os.path.islink(source):
         if not os.path.lexists(target):
             os.makedirs(os.path.dirname(target), 0o755, exist_ok=True)
             os.symlink(os.readlink(source), target)
@@ -100,6 +117,8 @@ def _mask_all(new, config):
     with open(new + MASKED_FILE, "w"):
         pass
     for path in config["masks"]:
+        if overlay.innermost(path, config) in config["overlays"]:
+            continue  # hidden there by its name
         place = path
         for hidden, shown in config["late"]:
             if path == shown or path.startswith(shown + "/"):

@@ -12,6 +12,7 @@ import resource
 
 import bootstrap
 import linux
+import overlay
 import root
 
 UID = 1000  # inside its own user namespace
@@ -27,22 +28,25 @@ class Layers:
         return layer not in self._without
 
 
-def enter(config, seccomp_filter, control, out, err, cgroups):
+def enter(config, layers, seccomp_filter, control, out, err, cgroups):
     """Closes the process in and serves its one run; does not return."""
-    layers = Layers(config)
-    for fd in cgroups:
-        os.write(fd, b"0")
+    _join(cgroups[:1])
     _namespaces(layers)
     _files(config, layers)
     _hand_over(control, _network(config, layers), _egress(config))
+    _give_way(config["nice"], cgroups[1:], layers)
     _descriptors(control, out, err, layers)
-    _give_way(config["nice"])
     _user(config, layers)
     _limits(config, layers)
     _lock(layers, seccomp_filter)
     if config["exec"]:
         _execute(config["exec"])
     bootstrap.serve(CONTROL)
+
+
+def _join(cgroups):
+    for fd in cgroups:
+        os.write(fd, b"0")
 
 
 def _execute(program):
@@ -56,8 +60,7 @@ def _execute(program):
 
 def _namespaces(layers):
     flags = linux.NEWNS
-    for layer, flag in (("network", linux.NEWNET), ("ipc", linux.NEWIPC),
-                        ("hostname", linux.NEWUTS), ("cgroup", linux.NEWCGROUP)):
+    for layer, flag in (("network", linux.NEWNET), ("ipc", linux.NEWIPC), ("hostname", linux.NEWUTS)):
         if layer in layers:
             flags |= flag
     linux.unshare(flags)
@@ -82,6 +85,8 @@ def _files(config, layers):
         linux.unmount("/scratch")
     for source, target in config["late"]:
         root.reveal(source, target)
+    if config["folders"]:
+        linux.unmount(overlay.LAYERS)  # with the folders as they are
     if config["proc"]:
         mount_proc(layers)
 
@@ -131,7 +136,6 @@ def _hand_over(control, dns, egress):
 
 def _descriptors(control, out, err, layers):
     """Leaves four descriptors: input at end of file, two outputs, control."""
-    os.setsid()
     null = os.open(os.devnull, os.O_RDONLY)
     # The targets may be among the sources: first move them all out of the way.
     moved = [os.dup2(fd, 100 + i, inheritable=False) for i, fd in enumerate((null, out, err, control))]
@@ -142,12 +146,18 @@ def _descriptors(control, out, err, layers):
     os.chdir("/work")
 
 
-def _give_way(nice):
-    """Lets the service and its neighbours go first.
+def _give_way(nice, cgroups, layers):
+    """Lets the service and its neighbours go first, from here on: what comes
+    before is the service's own work, and may hold up others.
 
-    A session of its own may be a scheduling group of its own, and then it is the
-    group that must be nice. That is refused to an unprivileged user now and then.
+    In a cgroup of its own it has one share with all that it forks. Elsewhere a
+    session may be a scheduling group, and then it is the group that must be nice.
+    That is refused to an unprivileged user now and then.
     """
+    _join(cgroups)
+    if "cgroup" in layers:
+        linux.unshare(linux.NEWCGROUP)  # where it is now is all that it sees
+    os.setsid()
     os.nice(nice)
     try:
         fd = os.open("/proc/self/autogroup", os.O_WRONLY)
@@ -189,7 +199,7 @@ def _map_user(uid, gid):
 def bound_cores(layers):
     """Bounds core dumps to one byte, while there may be a right to raise it to that.
 
-    Not to zero: see coreRules in seccomp_rules.go.
+    Not to zero: see coreRules in pool/seccomp.
     """
     if "rlimits" in layers:
         try:

@@ -16,16 +16,20 @@ import (
 )
 
 const (
-	firstPause  = 5 * time.Millisecond   // between tries to connect; it doubles
-	maxPause    = 100 * time.Millisecond // but not beyond this
-	dialBound   = 400 * time.Millisecond // a lost packet is sent again only after a second
-	greetBound  = 5 * time.Second        // for the handshake, on a busy node
-	keepAlive   = 15 * time.Second
-	maxAnswer   = 64 << 20 // bytes of a run's whole answer
-	maxRefusal  = 64 << 10
-	maxFresh    = 256 << 10
-	writeBound  = 20 * time.Second // for the runner to take in a request
-	freshMargin = 15 * time.Second // for an answer beyond the bound of its proof
+	minPause   = 5 * time.Millisecond   // between tries to connect
+	maxPause   = 100 * time.Millisecond // however long it takes
+	pauseShare = 32                     // of what was waited until then, in between
+	dialBound  = 400 * time.Millisecond // a lost packet is sent again only after a second
+	greetBound = 5 * time.Second        // for the handshake, on a busy node
+	keepAlive  = 15 * time.Second
+	maxAnswer  = 64 << 20 // bytes of a run's whole answer
+	maxRefusal = 64 << 10
+	maxFresh   = 256 << 10
+	maxCovers  = 256 << 10
+	writeBound = 20 * time.Second // for the runner to take in a request
+	// prepareBound is longer than the runner lets an import take.
+	prepareBound = 80 * time.Second
+	freshMargin  = 15 * time.Second // for an answer beyond the bound of its proof
 )
 
 // Dialer makes connections to runners.
@@ -43,7 +47,8 @@ func Connect(ctx context.Context, addr, secret string) (*Conn, error) {
 
 // Connect tries until the runner answers or ctx ends. The runner's certificate
 // is one that it made itself a moment ago: whoever answers first is spoken to,
-// and nobody else afterwards, since the connection is kept.
+// and nobody else afterwards, since the connection is kept, and others are made
+// to the same certificate alone.
 func (d Dialer) Connect(ctx context.Context, addr, secret string) (*Conn, error) {
 	if d.Dial == nil {
 		d.Dial = (&net.Dialer{KeepAlive: keepAlive}).DialContext
@@ -52,20 +57,27 @@ func (d Dialer) Connect(ctx context.Context, addr, secret string) (*Conn, error)
 		d.MaxAnswer = maxAnswer
 	}
 	var told error // why it did not answer; that the time ran out in a try says less
-	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+	for began := time.Now(); ; {
 		conn, err := d.once(ctx, addr, secret)
 		if err == nil {
 			return conn, nil
 		}
-		if told == nil || ctx.Err() == nil {
+		if told == nil || !over(ctx) {
 			told = err
 		}
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("cannot connect to the runner at %q: %w; the last try: %w", addr, context.Cause(ctx), told)
-		case <-time.After(pause):
+		case <-time.After(pauseAfter(time.Since(began))):
 		}
 	}
+}
+
+// pauseAfter is in proportion to the wait: a pod whose runner is installed first
+// takes some hundred milliseconds, of which little is to be lost here, and one
+// that does not come at all is not to be dialled as often as that.
+func pauseAfter(waited time.Duration) time.Duration {
+	return min(max(minPause, waited/pauseShare), maxPause)
 }
 
 func (d Dialer) once(ctx context.Context, addr, secret string) (*Conn, error) {
@@ -84,16 +96,17 @@ func (d Dialer) once(ctx context.Context, addr, secret string) (*Conn, error) {
 		return nil, err
 	}
 	c := &Conn{
-		addr: addr, secret: secret, maxAnswer: d.MaxAnswer,
+		dial: d.Dial, addr: addr, secret: secret, maxAnswer: d.MaxAnswer,
 		conn: greeted, counted: counted, reader: bufio.NewReader(greeted), broken: make(chan struct{}),
 	}
 	c.watch()
 	return c, nil
 }
 
-// Conn is a connection to one runner. Its methods Fresh and Run are called one
-// after the other, Close at any time.
+// Conn is a connection to one runner. Its methods Fresh, Prepare and Run are called
+// one after the other, Egress beside Run, Broken and Close at any time.
 type Conn struct {
+	dial         func(ctx context.Context, network, addr string) (net.Conn, error)
 	addr, secret string
 	maxAnswer    int64
 	conn         *tls.Conn
@@ -161,4 +174,11 @@ func (c *counter) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	c.written.Add(int64(n))
 	return n, err
+}
+
+// over says whether the time is up: a dial that its deadline ends may return
+// before the context knows.
+func over(ctx context.Context) bool {
+	end, bounded := ctx.Deadline()
+	return ctx.Err() != nil || bounded && !time.Now().Before(end)
 }

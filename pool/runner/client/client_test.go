@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/code-sandbox/code-sandbox/pool/api"
@@ -262,6 +263,36 @@ func TestConnect(t *testing.T) {
 		t.Errorf("a second close: %v", err)
 	}
 	<-conn.Broken()
+}
+
+// A runner is seen soon after it listens, in proportion to how long that took;
+// one that never does is not dialled more than ten times a second.
+func TestConnectPauses(t *testing.T) {
+	f := func(listens, most time.Duration, tries int) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			began, count := time.Now(), 0
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			_, err := Dialer{Dial: func(context.Context, string, string) (net.Conn, error) {
+				count++
+				if time.Since(began) >= listens {
+					cancel()
+				}
+				return nil, errors.New("nobody listens")
+			}}.Connect(ctx, "192.0.2.1:1", "s")
+			if late := time.Since(began) - listens; err == nil || late < 0 || late > most {
+				t.Errorf("after %s it was seen %s late: %v", listens, late, err)
+			}
+			if count > tries {
+				t.Errorf("in %s it was dialled %d times", listens, count)
+			}
+		})
+	}
+	f(0, 0, 1)
+	f(100*time.Millisecond, 5*time.Millisecond, 21)
+	f(640*time.Millisecond, 20*time.Millisecond, 80)
+	f(time.Minute, 100*time.Millisecond, 720)
 }
 
 // An answer to whether it is fresh that never ends, or is none, is no answer.

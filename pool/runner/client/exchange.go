@@ -43,6 +43,35 @@ func (c *Conn) Fresh(ctx context.Context, p wire.Proof) (wire.Fresh, error) {
 	return fresh, nil
 }
 
+// Prepare has the runner of a copy import the agent's program. It is called once,
+// after Fresh. An error is an *api.Error, and then the connection serves nothing
+// more; no more does it where the answer names places that the pod must cover, of
+// which nothing was imported.
+func (c *Conn) Prepare(ctx context.Context, program *wire.Copy) (covers wire.Covers, _ error) {
+	c.exchanges.Lock()
+	defer c.exchanges.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, prepareBound)
+	defer cancel()
+	answer, failure := c.exchange(ctx, protocol.PreparePath, nil, program)
+	if failure != nil {
+		return covers, failure
+	}
+	defer answer.release()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxCovers+1))
+	if err == nil && len(body) > maxCovers {
+		err = fmt.Errorf("it has more than %d bytes", maxCovers)
+	}
+	if err == nil {
+		err = json.Unmarshal(body, &covers)
+	}
+	if err != nil {
+		c.hangUp()
+		return wire.Covers{}, api.Errorf(api.SandboxLost, "cannot read whether the copy is ready: %w", err)
+	}
+	c.watch()
+	return covers, nil
+}
+
 // answer is the runner's, to be read to its end within ctx. Its body is never
 // closed: that would read an endless one to its end. The connection is.
 type answer struct {

@@ -38,7 +38,11 @@ func (c *Conn) Run(ctx context.Context, req *wire.Request, sink wire.Sink) (*wir
 		return nil, failure
 	}
 	defer answer.release()
-	res, err := readRun(answer.Body, c.maxAnswer, nonce, sink)
+	limit := c.maxAnswer
+	if req.Call != nil {
+		limit *= 3 // what a tool may yield in all is bounded by the runner, at twice as much
+	}
+	res, err := readRun(answer.Body, limit, nonce, heard(req, sink))
 	if err == nil {
 		return res, nil
 	}
@@ -49,6 +53,19 @@ func (c *Conn) Run(ctx context.Context, req *wire.Request, sink wire.Sink) (*wir
 		return nil, stopped(ctx).MaybeRan()
 	}
 	return nil, api.Errorf(api.SandboxLost, "cannot read the run's answer: %w", err).MaybeRan()
+}
+
+// heard is the sink with what a run of that kind may say meanwhile: a program
+// writes, a tool call yields.
+func heard(req *wire.Request, sink wire.Sink) wire.Sink {
+	if sink == nil {
+		return nil
+	}
+	return func(stream wire.Stream, text string) {
+		if (stream == wire.Item) == (req.Call != nil) {
+			sink(stream, text)
+		}
+	}
 }
 
 var (
@@ -66,7 +83,7 @@ func readRun(body io.Reader, limit int64, nonce string, sink wire.Sink) (*wire.R
 			return nil, err
 		}
 		if line.Result == nil && line.Error == nil {
-			if sink != nil && (line.Stream == wire.Stdout || line.Stream == wire.Stderr) {
+			if sink != nil && (line.Stream == wire.Stdout || line.Stream == wire.Stderr || line.Stream == wire.Item) {
 				sink(line.Stream, line.Text)
 			}
 			continue

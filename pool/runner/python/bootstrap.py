@@ -13,9 +13,11 @@ Frames on the control socket are a 4-byte big-endian length and that much JSON.
 Python 3.8 and newer, standard library only.
 """
 
+import _signal  # signal wraps its functions in enumerations, which each fork would pay for
 import ast
 import atexit
 import base64
+import errno
 import gc
 import io
 import json
@@ -40,11 +42,10 @@ FORKS = frozenset(("fork", "forkpty", "posix_spawn", "posix_spawnp", "fork_exec"
 DISPLAY = sys.__excepthook__
 
 # The runner sends this signal at the deadline: what is buffered gets out.
-INTERRUPT = signal.SIGRTMAX
+INTERRUPT = int(signal.SIGRTMAX)
 
-# Runs before "ready" and touches the memory that any program touches, so that
-# the page faults of a forked interpreter are paid before the claim.
-WARM_UP = b"""
+# What many programs do: an interpreter that will be forked learns it by heart.
+REHEARSAL = b"""
 import sys
 def f(a, b=2):
     return [x * b for x in range(a)]
@@ -58,6 +59,11 @@ except ValueError:
     pass
 f(2)
 """
+
+# Runs in each fork before "ready" and touches the memory that every program
+# touches, so that those page faults are paid before the claim. A longer one would
+# cost each sandbox up to a millisecond, for what few programs then use.
+WARM_UP = b"print(1)"
 
 # What programs do first with a module that was imported ahead: the parts that it
 # imports only when they are used are then there too.
@@ -158,7 +164,7 @@ def rehearse():
     """
     # Once each: what they leave behind in the heap is copied by every fork.
     sources = [source for module, source in FIRST_USES.items() if module in sys.modules]
-    for source in sources + [WARM_UP] * REHEARSALS:
+    for source in sources + [REHEARSAL] * REHEARSALS:
         _muted(_execute, source, os.path.join(WORK, MAIN))
 
 
@@ -196,7 +202,8 @@ def _settle(work):
 
 def _prepare(request, work):
     """Lays out what the program was given."""
-    os.environ.update(request.get("env") or {})
+    for name, value in (request.get("env") or {}).items():
+        os.environ[name] = value
     for file in request.get("files") or ():
         _write_file(work, file)
     _write(os.path.join(work, MAIN), request["code"].encode("utf-8", "surrogatepass"))
@@ -249,7 +256,7 @@ def _install_interrupt(control, owner):
         _try(_send_record, control, {"exit_code": 128 + signal.SIGKILL})
         os._exit(0)
 
-    signal.signal(INTERRUPT, on_interrupt)
+    _signal.signal(INTERRUPT, on_interrupt)
 
 
 def _execute(source, path):
@@ -330,6 +337,8 @@ def _error(e):
     if isinstance(e, OSError):
         error["errno"] = e.errno if isinstance(e.errno, int) else 0
         error["path"] = e.filename[:400] if isinstance(e.filename, str) else ""
+        if e.errno in (errno.EACCES, errno.EPERM) and isinstance(e.filename, str):
+            error["unreadable"] = _unreadable(e.filename)
     if isinstance(e, BlockingIOError):
         error["forking"] = _forking(e.__traceback__)
     if isinstance(e, ImportError):
@@ -337,6 +346,17 @@ def _error(e):
     if isinstance(e, RuntimeError):
         error["message"] = str(e)[:200]
     return error
+
+
+def _unreadable(path):
+    """Whether the path is there and may not be read: then it need not have been a write that was refused."""
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError as e:
+        return e.errno in (errno.EACCES, errno.EPERM) and os.path.lexists(path)
+    except ValueError:
+        pass
+    return False
 
 
 def _forking(tb):

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -11,9 +12,15 @@ import (
 )
 
 const (
-	rlimitNproc = 6
+	rlimitNproc      = 6
+	rlimitSigpending = 11
+	// queuedSignals may wait in all processes of a program.
+	queuedSignals = 1024
 	// niceness lets the runner go first beside a busy program.
 	niceness = 5
+	// noCore keeps a crash from the node's handler of core dumps, which at any
+	// other value, zero too, the kernel starts with root's rights on the dump.
+	noCore = 1
 	// ownThreads is room for the runner's threads, which count as well.
 	ownThreads = 64
 )
@@ -22,13 +29,17 @@ const (
 // and processor are bounded around the pod.
 func bound(pid int, l wire.Limits) error {
 	limits := map[int]uint64{
-		syscall.RLIMIT_CORE: 0, syscall.RLIMIT_NOFILE: uint64(l.OpenFiles), syscall.RLIMIT_FSIZE: uint64(l.DiskBytes),
+		syscall.RLIMIT_CORE: noCore, syscall.RLIMIT_NOFILE: uint64(l.OpenFiles), syscall.RLIMIT_FSIZE: uint64(l.DiskBytes),
 	}
 	if ownUsers() {
 		limits[rlimitNproc] = uint64(l.Processes + ownThreads)
+		limits[rlimitSigpending] = queuedSignals
 	}
 	for resource, value := range limits {
-		if err := setLimit(pid, resource, value); err != nil {
+		switch err := setLimit(pid, resource, value); {
+		case errors.Is(err, syscall.ESRCH):
+			return nil // it has ended by itself, which its control socket tells
+		case err != nil:
 			return fmt.Errorf("cannot bound the interpreter: %w", err)
 		}
 	}

@@ -3,6 +3,9 @@ package server
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -46,6 +49,40 @@ func TestParseConfig(t *testing.T) {
 	}
 }
 
+// What a run has left ends a runner; that VOLUMEs are mounted in its folders does not.
+func TestCheckFolders(t *testing.T) {
+	f := func(folders, files, mounts, wrong string) {
+		t.Helper()
+		dir := image(t, files, nil)
+		for name := range strings.FieldsSeq("work tmp " + folders) {
+			if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var places []string
+		for name := range strings.FieldsSeq(mounts) {
+			places = append(places, filepath.Join(dir, name))
+		}
+		err := checkFolders(wire.RunnerConfig{Work: filepath.Join(dir, "work"), Temp: filepath.Join(dir, "tmp")}, places)
+		if (err == nil) != (wrong == "") || err != nil && !strings.Contains(err.Error(), fmt.Sprintf("%q is not empty", filepath.Join(dir, wrong))) {
+			t.Errorf("the error is %v", err)
+		}
+	}
+	f("", "", "", "")
+	f("", "", "work tmp", "")
+	// The place of a mount, and the folders on the way; what the image has in it.
+	f("tmp/cache work/a/b", "", "tmp tmp/cache work work/a/b", "")
+	f("", "tmp/cache/model", "tmp tmp/cache", "")
+	// What is no mount, beside one and on the way to one.
+	f("tmp/cache", "", "tmp", "tmp")
+	f("", "tmp/x", "tmp", "tmp")
+	f("", "work/x", "work", "work")
+	f("tmp/cache", "tmp/x", "tmp/cache", "tmp")
+	f("tmp/a/b", "tmp/a/x", "tmp/a/b", "tmp/a")
+	f("tmp/a/b tmp/a/c", "", "tmp/a/b", "tmp/a")
+	f("tmp/cached", "", "tmp/cache", "tmp")
+}
+
 // Whatever is sent as a request is refused or understood, and never more deeply
 // nested than a request is.
 func FuzzRequest(f *testing.F) {
@@ -56,7 +93,7 @@ func FuzzRequest(f *testing.F) {
 	s := &Server{config: wire.RunnerConfig{Limits: wire.DefaultLimits()}}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var req wire.Request
-		if err := readJSON(bytes.NewReader(body), &req); err != nil {
+		if err := readJSON(bytes.NewReader(body), maxDepth, &req); err != nil {
 			return
 		}
 		if wire.Depth(body) > maxDepth {

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"encoding/json"
 	"net/http"
 	"time"
 
@@ -19,7 +18,7 @@ func gone(w http.ResponseWriter) {
 // fresh answers whether this runner has run nothing and can reach nothing.
 func (s *Server) fresh(w http.ResponseWriter, r *http.Request) {
 	var p wire.Proof
-	if err := decode(w, r, maxProofBody, &p); err != nil {
+	if err := decode(w, r, maxProofBody, maxDepth, &p); err != nil {
 		refuse(w, http.StatusBadRequest, api.Errorf(api.BadRequest, "cannot read the proof that is asked for: %w", err))
 		return
 	}
@@ -32,21 +31,29 @@ func (s *Server) fresh(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var answer wire.Fresh
-	answer.Open, answer.Reason, answer.Proof = newProver().prove(r.Context(), p)
-	if !s.isReady(w, r) {
+	mounts, err := writableMounts()
+	if err != nil {
+		refuse(w, http.StatusInternalServerError, api.Errorf(api.Internal, "%w", err))
 		return
 	}
-	if s.used.Load() {
+	answer.Writable = mounts
+	answer.Open, answer.Reason, answer.Proof = newProver().prove(r.Context(), p)
+	// A copy has no interpreter before it has given the proof.
+	if !s.config.Copy && !s.isReady(w, r) {
+		return
+	}
+	if s.used.Load() || s.prepared.Load() {
 		gone(w)
 		return
 	}
 	answer.Fresh = len(answer.Open) == 0 && answer.Reason == ""
-	answer.Preloaded, answer.Python = s.interpreter.Preloaded, s.interpreter.Python
+	if !s.config.Copy {
+		answer.Preloaded, answer.Python = s.interpreter.Preloaded, s.interpreter.Python
+	}
 	if answer.Fresh {
 		s.pool.Store(connectionOf(r))
 	}
-	w.Header().Set("Content-Type", "application/json")
-	json.NewEncoder(w).Encode(answer) //nolint:errcheck // a caller who is gone needs none
+	tell(w, answer)
 }
 
 // isReady waits for the interpreter; it has answered when it is false.
@@ -64,12 +71,12 @@ func (s *Server) isReady(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // decode reads a bounded body in bounded time.
-func decode(w http.ResponseWriter, r *http.Request, most int64, into any) error {
+func decode(w http.ResponseWriter, r *http.Request, most int64, depth int, into any) error {
 	control := http.NewResponseController(w)
 	if err := control.SetReadDeadline(time.Now().Add(bodyBound)); err != nil {
 		return err
 	}
-	if err := readJSON(http.MaxBytesReader(w, r.Body, most), into); err != nil {
+	if err := readJSON(http.MaxBytesReader(w, r.Body, most), depth, into); err != nil {
 		return err
 	}
 	// The server reads on, to see the caller hang up.

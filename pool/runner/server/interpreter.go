@@ -10,11 +10,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/code-sandbox/code-sandbox/pool/runner"
 	"github.com/code-sandbox/code-sandbox/pool/runner/python"
+	"github.com/code-sandbox/code-sandbox/pool/runner/seccomp"
 	"github.com/code-sandbox/code-sandbox/pool/wire"
 )
 
@@ -64,35 +66,71 @@ func StartInterpreter(ctx context.Context, c wire.RunnerConfig) (*Interpreter, e
 	if err != nil {
 		return nil, err
 	}
-	leader, err := os.StartProcess(c.Python, []string{c.Python, "-I", "-B", "-c", firstLine}, &os.ProcAttr{
-		Dir: c.Work, Env: environment(c), Files: e.theirs[:], Sys: &syscall.SysProcAttr{Setsid: true},
+	i, err := e.start(c, work, command{
+		argv: []string{c.Python, "-I", "-B", "-c", firstLine}, env: environment(c), dir: c.Work,
 	})
-	e.closeTheirs()
 	if err != nil {
-		return nil, fmt.Errorf("cannot start the interpreter: %w", err)
-	}
-	tree := watchTree(leader.Pid)
-	if err := bound(leader.Pid, c.Limits); err != nil {
 		return nil, err
 	}
 	go func() {
 		defer e.program.Close()
 		e.program.Write(told) //nolint:errcheck // it fails only where the interpreter has ended, which await tells
 	}()
-	i, err := e.await(ctx)
+	word, err := e.await(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("the interpreter did not get ready: %w; it said: %s", err, e.said())
 	}
+	i.Python, i.Preloaded, i.Refused = word.Python, word.Preloaded, word.Refused
+	return i, nil
+}
+
+// command is how an interpreter is started.
+type command struct {
+	argv, env []string
+	dir       string
+}
+
+// start starts the interpreter's process and watches over all that comes of it.
+func (e *ends) start(c wire.RunnerConfig, work *os.File, how command) (*Interpreter, error) {
+	spare, err := runner.NewReserve(work.Name())
+	if err != nil {
+		return nil, err
+	}
+	leader, err := execute(c, e, how)
+	if err != nil {
+		return nil, fmt.Errorf("cannot start the interpreter: %w", err)
+	}
+	tree := watchTree(leader.Pid)
+	if !slices.Contains(c.Without, "rlimits") {
+		if err := bound(leader.Pid, c.Limits); err != nil {
+			return nil, err
+		}
+	}
 	events := memoryEvents()
 	before := oomKills(events)
-	i.Process = &runner.Process{
-		Control: e.control, Stdout: e.out, Stderr: e.err, WorkDir: work, Exited: tree.exited,
+	return &Interpreter{Lost: tree.gone, Process: &runner.Process{
+		Control: e.control, Stdout: e.out, Stderr: e.err, WorkDir: work, Reserve: spare, Exited: tree.exited,
 		Interrupt: func() { _ = leader.Signal(interrupt) }, // it fails only where the interpreter has ended
 		Kill:      tree.kill, Gone: tree.end,
 		OOMKills: func() bool { return oomKills(events) > before },
+	}}, nil
+}
+
+// execute starts the interpreter's process, under the filter of system calls.
+func execute(c wire.RunnerConfig, e *ends, how command) (leader *os.Process, err error) {
+	defer e.closeTheirs()
+	start := func() (err error) {
+		leader, err = os.StartProcess(how.argv[0], how.argv, &os.ProcAttr{
+			Dir: how.dir, Env: how.env, Files: e.theirs[:], Sys: &syscall.SysProcAttr{Setsid: true},
+		})
+		return err
 	}
-	i.Lost = tree.gone
-	return i, nil
+	if slices.Contains(c.Without, "seccomp") {
+		err = start()
+		return leader, err
+	}
+	err = seccomp.Do(start)
+	return leader, err
 }
 
 // environment is the whole environment of programs, but for what a run adds.

@@ -38,6 +38,10 @@ var builtRunner = sync.OnceValues(func() (string, error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}
+	// With what stands beside it in a pod.
+	if out, err := exec.Command(path, "install", dir).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
 	return path, os.Chmod(dir, 0o755)
 })
 

@@ -30,7 +30,7 @@ const (
 func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 	var req wire.Request
 	nonce := r.Header.Get(protocol.NonceHeader)
-	err := decode(w, r, maxRequest, &req)
+	err := decode(w, r, maxRequest, s.depth(), &req)
 	if err == nil {
 		err = s.check(&req, nonce)
 	}
@@ -40,6 +40,10 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		refuse(w, http.StatusBadRequest, api.Errorf(api.BadRequest, "cannot read the request of a run: %w", err))
+		return
+	}
+	if s.config.Copy && !s.prepared.Load() {
+		refuse(w, http.StatusConflict, api.Errorf(api.Conflict, "the copy was not made ready"))
 		return
 	}
 	if !s.isReady(w, r) {
@@ -53,6 +57,14 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request) {
 	late := time.AfterFunc(s.timeout(&req)+grace, func() { close(s.overdue) })
 	defer late.Stop()
 	s.execute(w, r, &req, nonce)
+}
+
+// depth is how deep a request may be nested.
+func (s *Server) depth() int {
+	if s.config.Copy {
+		return maxCallDepth
+	}
+	return maxDepth
 }
 
 func (s *Server) timeout(req *wire.Request) time.Duration {
@@ -71,7 +83,13 @@ func (s *Server) execute(w http.ResponseWriter, r *http.Request, req *wire.Reque
 	if r.Header.Get(protocol.StreamHeader) != "none" {
 		sink = func(stream wire.Stream, text string) { out.send(protocol.Line{Stream: stream, Text: text}) }
 	}
-	res, err := s.interpreter.Process.Execute(ctx, req, told(s.config.Limits), sink)
+	var res *wire.Result
+	var err error
+	if s.config.Copy {
+		res, err = s.interpreter.Process.Call(ctx, req, s.nonce, told(s.config.Limits), sink)
+	} else {
+		res, err = s.interpreter.Process.Execute(ctx, req, told(s.config.Limits), sink)
+	}
 	last := protocol.Line{Nonce: nonce, Result: res}
 	if err != nil {
 		last.Error = api.From(err)
@@ -96,8 +114,8 @@ func (s *Server) check(req *wire.Request, nonce string) error {
 	switch {
 	case nonce == "" || len(nonce) > protocol.MaxNonce:
 		return fmt.Errorf("its %s header must have 1 to %d characters", protocol.NonceHeader, protocol.MaxNonce)
-	case req.Call != nil:
-		return errors.New("a tool call needs a copy of the agent's program")
+	case (req.Call != nil) != s.config.Copy:
+		return errors.New("a tool call is for a copy of the agent's program, and for nothing else")
 	case req.TimeoutSeconds < 0 || req.TimeoutSeconds > s.config.Limits.MaxRun.Seconds():
 		return fmt.Errorf("its timeout_seconds must be between 0 and %g", s.config.Limits.MaxRun.Seconds())
 	}
@@ -105,13 +123,13 @@ func (s *Server) check(req *wire.Request, nonce string) error {
 }
 
 // readJSON reads one value and nothing after it.
-func readJSON(r io.Reader, into any) error {
+func readJSON(r io.Reader, depth int, into any) error {
 	body, err := io.ReadAll(r)
 	if err != nil {
 		return err
 	}
-	if wire.Depth(body) > maxDepth {
-		return fmt.Errorf("it is nested deeper than %d levels", maxDepth)
+	if wire.Depth(body) > depth {
+		return fmt.Errorf("it is nested deeper than %d levels", depth)
 	}
 	return json.Unmarshal(body, into)
 }

@@ -28,7 +28,7 @@ const (
 	readyBound  = time.Minute      // for the interpreter to be ready
 	leaveBound  = 2 * time.Second  // for the answer to leave
 	maxHead     = 16 << 10
-	connections = 16 // at once
+	connections = 16 + 32 // at once: the pool's own, and those that carry the program's to its proxy
 	// maxComplaints is how often the server tells of bad connections: a program
 	// can make as many as it likes, and they would fill the node's disk.
 	maxComplaints = 20
@@ -52,6 +52,9 @@ type Server struct {
 	ready       chan struct{} // closed when interpreter or failure is set
 	interpreter *Interpreter
 	failure     error
+	prepared    atomic.Bool   // the one copy has been asked for
+	nonce       string        // of a copy's frames
+	proxied     chan net.Conn // the program's connections to its proxy; nil where it has none
 
 	used     atomic.Bool
 	finished chan struct{} // closed when the run's last line has been written
@@ -63,7 +66,11 @@ type Server struct {
 
 // New makes a runner of a configuration that ParseConfig has checked.
 func New(c wire.RunnerConfig) (*Server, error) {
-	if err := checkFolders(c); err != nil {
+	mounts, err := writableMounts()
+	if err != nil {
+		return nil, err
+	}
+	if err := checkFolders(c, mounts); err != nil {
 		return nil, err
 	}
 	secret, err := hex.DecodeString(c.SecretSHA256)
@@ -104,7 +111,9 @@ func (s *Server) serve(ctx context.Context, listener net.Listener) error {
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(tls.NewListener(limit(listener, connections), config)) }()
-	go s.prepare()
+	if !s.config.Copy {
+		go s.prepare()
+	}
 	err = s.wait(ctx, failed)
 	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveBound)
 	defer cancel()
@@ -177,6 +186,10 @@ func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+protocol.FreshPath, s.fresh)
 	mux.HandleFunc("POST "+protocol.RunPath, s.run)
+	if s.config.Copy {
+		mux.HandleFunc("POST "+protocol.PreparePath, s.copying)
+		mux.HandleFunc("POST "+protocol.EgressPath, s.carry)
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, http.StatusNotFound, api.Errorf(api.NotFound, "the runner has no such path"))
 	})

@@ -22,20 +22,18 @@ const (
 	prSetNoNewPrivs = 38
 )
 
-// maxConfig bounds a configuration on its way through a pipe: what the smallest
-// pipe holds, which the kernel hands out to a user who has many.
-const maxConfig = 4096
+// maxConfig bounds a configuration on its way through a socket: less than any
+// takes in before somebody reads.
+const maxConfig = 64 << 10
 
 // Shed replaces this process by itself without an environment: the new one gets
 // args and, as the last argument, the descriptor that TakeConfig reads c from.
 // It returns only when that is not possible.
 func Shed(c wire.RunnerConfig, args ...string) error {
-	python, err := exec.LookPath(c.Python) // PATH is gone afterwards
-	if err == nil {
-		c.Python, err = filepath.Abs(python)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot find the Python interpreter %q in this image: %w", c.Python, err)
+	if c.Copy {
+		c.Image = noteImage(os.Environ())
+	} else if err := findPython(&c); err != nil { // PATH is gone afterwards
+		return err
 	}
 	text, err := json.Marshal(c)
 	if err != nil {
@@ -44,22 +42,35 @@ func Shed(c wire.RunnerConfig, args ...string) error {
 	if len(text) > maxConfig {
 		return fmt.Errorf("the runner's configuration has %d bytes; at most %d are possible", len(text), maxConfig)
 	}
-	var pipe [2]int
-	if err := syscall.Pipe(pipe[:]); err != nil {
-		return fmt.Errorf("cannot make a pipe: %w", err)
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		return fmt.Errorf("cannot make a socket: %w", err)
 	}
-	if _, err := syscall.Write(pipe[1], text); err != nil {
-		return fmt.Errorf("cannot write to a pipe: %w", err)
+	if n, err := syscall.SendmsgN(pair[1], text, nil, nil, syscall.MSG_DONTWAIT); err != nil || n != len(text) {
+		return fmt.Errorf("cannot hand the configuration over: %d of %d bytes were taken: %w", n, len(text), err)
 	}
-	syscall.CloseOnExec(pipe[1])
-	// This thread alone survives, and what it may not do, nothing after it may.
+	syscall.CloseOnExec(pair[1])
+	// This thread alone survives, and what it may not do, nothing after it may. It
+	// should be the process's first, which a parent's death may be told to.
 	runtime.LockOSThread()
 	if err := prctl(prSetNoNewPrivs, 1); err != nil {
 		return fmt.Errorf("cannot give up new privileges: %w", err)
 	}
 	argv := append([]string{os.Args[0]}, args...)
-	err = syscall.Exec("/proc/self/exe", append(argv, strconv.Itoa(pipe[0])), []string{})
+	err = syscall.Exec("/proc/self/exe", append(argv, strconv.Itoa(pair[0])), []string{})
 	return fmt.Errorf("cannot start the runner again without its environment: %w", err)
+}
+
+func findPython(c *wire.RunnerConfig) error {
+	python, err := exec.LookPath(c.Python)
+	if err == nil {
+		python, err = filepath.Abs(python)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot find the Python interpreter %q in this image: %w", c.Python, err)
+	}
+	c.Python = python
+	return nil
 }
 
 // TakeConfig reads what Shed left behind the descriptor.
@@ -90,8 +101,7 @@ func Harden() error {
 	if err := prctl(prSetDumpable, 0); err != nil {
 		return fmt.Errorf("cannot close the runner's memory to others: %w", err)
 	}
-	none := syscall.Rlimit{}
-	if err := syscall.Setrlimit(syscall.RLIMIT_CORE, &none); err != nil {
+	if err := setLimit(0, syscall.RLIMIT_CORE, noCore); err != nil {
 		return fmt.Errorf("cannot forbid core dumps: %w", err)
 	}
 	ignoreSignals()

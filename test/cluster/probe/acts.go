@@ -41,16 +41,20 @@ type verdict struct {
 	Patch     []byte `json:"patch"`
 }
 
-// webhook admits everything, and leaves a mark that tells that it was asked.
-func webhook(address, cert, key string) error {
-	mark := []byte(`[{"op":"add","path":"/metadata/annotations","value":{"bed.test/seen":"yes"}}]`)
+// mark tells that a webhook was asked.
+const mark = `[{"op":"add","path":"/metadata/annotations","value":{"bed.test/seen":"yes"}}]`
+
+// webhook admits everything, and changes it by the patch. It tells of each pod that
+// it was asked about.
+func webhook(address, cert, key, patch string) error {
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		var in review
 		if err := json.NewDecoder(r.Body).Decode(&in); err != nil || in.Request == nil {
 			http.Error(w, "not a review", http.StatusBadRequest)
 			return
 		}
-		in.Response = &verdict{UID: in.Request.UID, Allowed: true, PatchType: "JSONPatch", Patch: mark}
+		fmt.Println("asked")
+		in.Response = &verdict{UID: in.Request.UID, Allowed: true, PatchType: "JSONPatch", Patch: []byte(patch)}
 		in.Request = nil
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(in)

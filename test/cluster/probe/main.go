@@ -8,7 +8,8 @@ import (
 )
 
 const usage = `usage: probe serve ADDRESS                 answer every request with 200
-       probe webhook ADDRESS CERT KEY      admit every pod over TLS, with an annotation
+       probe webhook ADDRESS CERT KEY [PATCH]
+                                           admit every pod over TLS, with a patch; without one, an annotation
        probe dial TARGET...                say of each host:port "open" or "closed", of each name its address
        probe eat MIB                       use memory
        probe sleep
@@ -30,7 +31,9 @@ func run(command string, args []string) error {
 	case command == "serve" && len(args) == 1:
 		return serve(args[0])
 	case command == "webhook" && len(args) == 3:
-		return webhook(args[0], args[1], args[2])
+		return webhook(args[0], args[1], args[2], mark)
+	case command == "webhook" && len(args) == 4:
+		return webhook(args[0], args[1], args[2], args[3])
 	case command == "dial":
 		dial(args)
 		return nil

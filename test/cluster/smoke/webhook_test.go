@@ -4,16 +4,8 @@ package smoke
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"testing"
-	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,8 +21,8 @@ import (
 func TestWebhook(t *testing.T) {
 	t.Parallel()
 	s := e2e.NewSpace(t)
-	cert, key := selfSigned(t, "hook."+s.Name+".svc")
-	stranger, _ := selfSigned(t, "hook."+s.Name+".svc")
+	cert, key := e2e.SelfSigned(t, "hook."+s.Name+".svc")
+	stranger, _ := e2e.SelfSigned(t, "hook."+s.Name+".svc")
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "hook"}, Data: map[string][]byte{"tls.crt": cert, "tls.key": key}}
 	if _, err := s.Kube.CoreV1().Secrets(s.Name).Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -96,26 +88,4 @@ func dryRun(ctx context.Context, s *e2e.Space, label string) (*corev1.Pod, error
 	p := s.Pod("asked", "probe", "sleep")
 	p.Labels = map[string]string{"hook": label}
 	return s.Kube.CoreV1().Pods(s.Name).Create(ctx, p, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-}
-
-func selfSigned(t *testing.T, host string) (cert, key []byte) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: host}, DNSNames: []string{host},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalECPrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
 }

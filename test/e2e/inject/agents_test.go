@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -87,35 +88,71 @@ func (p *platform) testAgents(t *testing.T) {
 		}
 		completes(s, "app=agent")
 	})
+	// By its schedule: the next full minute.
 	f("CronJob", func(s *e2e.Space) {
-		cron := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Spec: batchv1.CronJobSpec{Schedule: "0 0 1 1 *",
+		cron := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Spec: batchv1.CronJobSpec{Schedule: "* * * * *",
 			JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: template(agent(s, "agent", "agent-python"))}}}}
-		cron, err := s.Kube.BatchV1().CronJobs(s.Name).Create(s.T.Context(), cron, metav1.CreateOptions{})
-		if err != nil {
+		if _, err := s.Kube.BatchV1().CronJobs(s.Name).Create(s.T.Context(), cron, metav1.CreateOptions{}); err != nil {
 			s.T.Fatal(err)
 		}
-		// As "kubectl create job --from" does, so as not to wait for the hour.
-		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "agent-now",
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(cron, batchv1.SchemeGroupVersion.WithKind("CronJob"))}},
-			Spec: cron.Spec.JobTemplate.Spec}
-		if _, err := s.Kube.BatchV1().Jobs(s.Name).Create(s.T.Context(), job, metav1.CreateOptions{}); err != nil {
-			s.T.Fatal(err)
-		}
+		s.EventuallyIn(time.Minute, "the CronJob has made a Job", func(ctx context.Context) error {
+			jobs, err := s.Kube.BatchV1().Jobs(s.Name).List(ctx, metav1.ListOptions{})
+			if err == nil && (len(jobs.Items) == 0 || !metav1.IsControlledBy(&jobs.Items[0], cronJob(s))) {
+				err = fmt.Errorf("it has made %d", len(jobs.Items))
+			}
+			return err
+		})
 		completes(s, "app=agent")
 	})
-	// P12: deleted while it starts, it goes away.
+	f("DeletedAtOnce", func(s *e2e.Space) {
+		pod := agent(s, "agent", "agent-python")
+		pod.Spec.TerminationGracePeriodSeconds = nil // the usual time to end
+		s.Create(pod)
+		goes(s, "agent")
+	})
+	// P12: it goes away when it is deleted while it starts: the sidecar is there,
+	// the agent is not yet.
 	f("DeletedWhileStarting", func(s *e2e.Space) {
-		s.Create(agent(s, "agent", "agent-python"))
-		if err := s.Kube.CoreV1().Pods(s.Name).Delete(s.T.Context(), "agent", metav1.DeleteOptions{}); err != nil {
-			s.T.Fatal(err)
-		}
-		s.Eventually("the pod is gone", func(ctx context.Context) error {
-			_, err := s.Kube.CoreV1().Pods(s.Name).Get(ctx, "agent", metav1.GetOptions{})
-			if apierrors.IsNotFound(err) {
-				return nil
+		pod := agent(s, "agent", "agent-python")
+		pod.Spec.TerminationGracePeriodSeconds = nil
+		first := pod.Spec.Containers[0].DeepCopy()
+		first.Name, first.Command = "first", []string{"python3", "-c", "import signal, time; signal.signal(15, lambda *_: exit(0)); time.sleep(600)"}
+		pod.Spec.InitContainers = []corev1.Container{*first}
+		s.Create(pod)
+		s.WaitPod("agent", "runs its own init container", func(p *corev1.Pod) bool {
+			for _, c := range p.Status.InitContainerStatuses {
+				if c.Name == "first" {
+					return c.State.Running != nil
+				}
 			}
-			return errors.Join(errors.New("it is there"), err)
+			return false
 		})
+		goes(s, "agent")
+	})
+}
+
+func cronJob(s *e2e.Space) *batchv1.CronJob {
+	s.T.Helper()
+	c, err := s.Kube.BatchV1().CronJobs(s.Name).Get(s.T.Context(), "agent", metav1.GetOptions{})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return c
+}
+
+// goes deletes a pod as a user does, and sees it end well before the kubelet
+// would lose its patience.
+func goes(s *e2e.Space, pod string) {
+	s.T.Helper()
+	if err := s.Kube.CoreV1().Pods(s.Name).Delete(s.T.Context(), pod, metav1.DeleteOptions{}); err != nil {
+		s.T.Fatal(err)
+	}
+	s.EventuallyIn(25*time.Second, "the pod is gone", func(ctx context.Context) error {
+		_, err := s.Kube.CoreV1().Pods(s.Name).Get(ctx, pod, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(errors.New("it is there"), err)
 	})
 }
 
@@ -182,6 +219,16 @@ func (p *platform) testImages(t *testing.T) {
 	f("agent-named", plain)
 	f("agent-root", plain)
 	// One that starts with an arbitrary user.
+	// One without Python: the agent runs, and its programs do.
+	t.Run("probe", func(t *testing.T) {
+		t.Parallel()
+		s := p.agents(t)
+		s.Create(s.Pod("agent", "probe", "sleep"))
+		s.WaitReady("agent")
+		if a := s.Run(s.Forward("agent", 8900), "print(6 * 7)"); a.Stdout != "42\n" {
+			t.Errorf("the answer is %+v", a)
+		}
+	})
 	f("agent-framework", func(p *corev1.Pod) {
 		user := int64(1_000_770_000)
 		p.Spec.SecurityContext.RunAsUser, p.Spec.SecurityContext.FSGroup = &user, &user

@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/code-sandbox/code-sandbox/test/e2e"
 )
@@ -40,12 +39,12 @@ func (p *platform) testAudit(s *e2e.Space) {
 // program as an agent does.
 func (p *platform) testAgentChart(t *testing.T) {
 	s := p.agents(t)
-	args := []string{"agents", chart("agent-namespace"), "--set", "test.image.ref=" + s.Image("python"), "--set", "policy.mode=audit",
+	args := []string{"agents", e2e.Chart("agent-namespace"), "--set", "test.image.ref=" + s.Image("python"), "--set", "policy.tools=audit",
 		"--set", "policy.toolEnvAllow={TZ,AWS_*}", "--set", "platformNamespace=" + p.system.Name}
-	if out, err := p.helm(s.Name, append([]string{"install"}, args...)...); err != nil {
+	if out, err := s.Helm(t.Context(), append([]string{"install"}, args...)...); err != nil {
 		t.Fatalf("cannot install: %v: %s", err, out)
 	}
-	want := `{"mode":"audit","tool-env-allow":"TZ,AWS_*"}`
+	want := `{"tool-env-allow":"TZ,AWS_*","tools":"audit"}`
 	s.Eventually("a pod has the policy", func(ctx context.Context) error {
 		pod, err := s.Kube.CoreV1().Pods(s.Name).Create(ctx, s.Pod("a", "probe", "sleep"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil {
@@ -56,14 +55,14 @@ func (p *platform) testAgentChart(t *testing.T) {
 		}
 		return nil
 	})
-	if out, err := p.helm(s.Name, "test", "agents", "--logs", "--timeout", "120s"); err != nil || !strings.Contains(out, `"stdout": "42\n"`) {
+	if out, err := s.Helm(t.Context(), "test", "agents", "--logs", "--timeout", "120s"); err != nil || !strings.Contains(out, `"stdout": "42\n"`) {
 		t.Errorf("helm test: %v: %s", err, out)
 	}
-	if out, err := p.helm(s.Name, "uninstall", "agents", "--wait"); err != nil {
+	if out, err := s.Helm(t.Context(), "uninstall", "agents", "--wait"); err != nil {
 		t.Errorf("cannot uninstall: %v: %s", err, out)
 	}
 	// A namespace that is not enrolled is told how to be.
-	out, err := p.helm(p.runs.Name, append([]string{"install"}, args...)...)
+	out, err := p.runs.Helm(t.Context(), append([]string{"install"}, args...)...)
 	if err == nil || !strings.Contains(out, "kubectl label namespace") {
 		t.Errorf("a namespace that is not enrolled: %v: %s", err, out)
 	}
@@ -73,7 +72,7 @@ func (p *platform) testAgentChart(t *testing.T) {
 // own pool and Kubernetes' own; with injectors all is well again.
 func (p *platform) testAway(t *testing.T) {
 	s := p.agents(t)
-	p.scale(t, 0)
+	p.system.Scale("code-sandbox-injector", 0)
 	s.Eventually("agents are refused", func(ctx context.Context) error {
 		_, err := s.Kube.CoreV1().Pods(s.Name).Create(ctx, s.Pod("a", "probe", "sleep"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil {
@@ -96,7 +95,7 @@ func (p *platform) testAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.scale(t, 2)
+	p.system.Scale("code-sandbox-injector", 2)
 	p.ready(t)
 	s.Create(agent(s, "agent", "agent-python"))
 	answered(s, "agent")
@@ -105,17 +104,9 @@ func (p *platform) testAway(t *testing.T) {
 	}
 }
 
-func (p *platform) scale(t *testing.T, n int) {
-	t.Helper()
-	_, err := p.system.Kube.AppsV1().Deployments(p.system.Name).Patch(t.Context(), "code-sandbox-injector", types.MergePatchType,
-		fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n), metav1.PatchOptions{}, "scale")
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// P11, in part: upgraded twice and rolled back, with an agent that asks all the
-// while and always gets its answer; uninstalled, and nothing is left.
+// P11: upgraded twice and rolled back while certificates change, with an agent
+// that asks all the while and always gets its answer; uninstalled, and nothing is
+// left.
 func (p *platform) testLifecycle(t *testing.T) {
 	s := p.agents(t)
 	noAdministrator(t, s.Kube, release)

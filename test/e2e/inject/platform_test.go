@@ -5,9 +5,6 @@ package inject
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -36,8 +33,9 @@ func TestPlatform(t *testing.T) {
 	p.createBefore(early)
 	p.mustHelm(t, p.install("install")...)
 	t.Cleanup(func() {
-		if out, err := p.helm(p.system.Name, "status", release); err == nil {
-			if out, err := p.helm(p.system.Name, "uninstall", release, "--wait", "--timeout", "120s"); err != nil {
+		ctx := context.WithoutCancel(t.Context())
+		if out, err := p.system.Helm(ctx, "status", release); err == nil {
+			if out, err := p.system.Helm(ctx, "uninstall", release, "--wait", "--timeout", "120s"); err != nil {
 				t.Errorf("cannot uninstall: %v: %s", err, out)
 			}
 		} else if !strings.Contains(out, "not found") {
@@ -49,11 +47,18 @@ func TestPlatform(t *testing.T) {
 	t.Run("Images", p.testImages)
 	t.Run("Rights", p.testRights)
 	t.Run("Skips", p.testSkips)
+	t.Run("Forged", p.testForged)
+	t.Run("EnrolledNow", p.testEnrolledNow)
 	t.Run("OnlyThePoolMakesSandboxes", p.testAdmissionPolicy)
 	t.Run("Chart", p.testAgentChart)
 	t.Run("Audit", func(*testing.T) { p.testAudit(early) })
 	t.Run("Authority", p.testAuthority)
+	t.Run("Certificates", p.testCertificates)
+	t.Run("Queries", p.testQueries)
+	t.Run("Emptied", p.testEmptied)
+	t.Run("Doctor", p.testDoctor)
 	t.Run("Away", p.testAway)
+	t.Run("GivenCertificates", p.testGivenCertificates)
 	t.Run("Lifecycle", p.testLifecycle)
 }
 
@@ -67,31 +72,22 @@ func (p *platform) install(verb string, more ...string) []string {
 	values := map[string]string{
 		"runs.namespace": p.runs.Name, "sandbox.cpu": "500m", "sandbox.preload": "null", "pool.target": "1", "pool.max": "6",
 		"pool.resources.requests.cpu": "10m", "injector.resources.requests.cpu": "10m", "injector.auditSeconds": "10",
+		// Certificates change all the while, under every test.
+		"pool.env.CODE_SANDBOX_CERTIFICATE_LIFE": certificateLife, "injector.env.CODE_SANDBOX_CERTIFICATE_LIFE": certificateLife,
 	}
 	for prefix, image := range map[string]string{"image": "code-sandbox", "sandbox.image": "python"} {
 		values[prefix+".repository"], values[prefix+".digest"], _ = strings.Cut(p.system.Image(image), "@")
 	}
-	args := []string{verb, release, chart("code-sandbox"), "--namespace", p.system.Name}
+	args := []string{verb, release, e2e.Chart("code-sandbox")}
 	for k, v := range values {
 		args = append(args, "--set", k+"="+v)
 	}
 	return append(args, more...)
 }
 
-func chart(name string) string { return filepath.Join("..", "..", "..", "helm", name) }
-
-func (p *platform) helm(namespace string, args ...string) (string, error) {
-	bed := p.system.Bed
-	cmd := exec.Command(filepath.Join(bed.Bin, "helm"), append(args, "--namespace", namespace)...)
-	cmd.Env = append(append(os.Environ(), bed.Env()...), "HELM_CACHE_HOME="+filepath.Join(bed.Work, "helm"),
-		"HELM_CONFIG_HOME="+filepath.Join(bed.Work, "helm"), "HELM_DATA_HOME="+filepath.Join(bed.Work, "helm"))
-	out, err := cmd.CombinedOutput()
-	return string(out), err
-}
-
 func (p *platform) mustHelm(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := p.helm(p.system.Name, args...)
+	out, err := p.system.Helm(t.Context(), args...)
 	if err != nil {
 		t.Fatalf("helm %s: %v: %s", args[0], err, out)
 	}

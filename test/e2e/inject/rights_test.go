@@ -7,16 +7,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/code-sandbox/code-sandbox/test/e2e"
 )
@@ -38,11 +37,21 @@ func (p *platform) testRights(t *testing.T) {
 		}
 		return found
 	}
-	if m := mounts(got.Spec.InitContainers[0]); len(m) != 1 || m[0] != "code-sandbox-token "+account {
-		t.Errorf("the sidecar's mounts are %q", m)
+	steps := "code-sandbox-hook /code-sandbox, code-sandbox-hook " + account
+	want := map[string]string{"code-sandbox-hook": steps, "code-sandbox-image-0": steps, "code-sandbox-sidecar": "code-sandbox-token " + account}
+	for _, c := range got.Spec.InitContainers {
+		if m := strings.Join(mounts(c), ", "); m != want[c.Name] {
+			t.Errorf("the mounts of %s are %q, not %q", c.Name, m, want[c.Name])
+		}
+		delete(want, c.Name)
 	}
-	if m := mounts(got.Spec.Containers[0]); len(m) != 1 || !strings.HasPrefix(m[0], "kube-api-access-") {
-		t.Errorf("the agent's mounts are %q", m)
+	if len(want) > 0 {
+		t.Errorf("there is no container of %v", want)
+	}
+	m := mounts(got.Spec.Containers[0])
+	m = slices.DeleteFunc(m, func(one string) bool { return one == "code-sandbox-hook /code-sandbox" })
+	if len(m) != 1 || !strings.HasPrefix(m[0], "kube-api-access-") {
+		t.Errorf("the agent's mounts beside the hook are %q", m)
 	}
 }
 
@@ -82,9 +91,9 @@ func (p *platform) testSkips(t *testing.T) {
 		t.Parallel()
 		s := e2e.NewSpace(t, enrolled)
 		pod := s.Pod("agent", "probe", "sleep")
-		pod.Annotations = map[string]string{"code-sandbox.dev/mode": "strict"}
+		pod.Annotations = map[string]string{"code-sandbox.dev/tools": "strict"}
 		_, err := s.Kube.CoreV1().Pods(s.Name).Create(t.Context(), pod, metav1.CreateOptions{})
-		refused(t, err, `code-sandbox.dev/mode is "strict"; it must be enforce or audit or off`)
+		refused(t, err, `code-sandbox.dev/tools is "strict"; it must be enforce or audit or off`)
 	})
 	// A namespace that is not enrolled is not touched.
 	t.Run("NotEnrolled", func(t *testing.T) {
@@ -108,84 +117,6 @@ func refused(t *testing.T, err error, says string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), says) {
 		t.Errorf("it is not refused with %q: %v", says, err)
-	}
-}
-
-// Only the pool makes sandboxes, and it makes nothing else.
-func (p *platform) testAdmissionPolicy(t *testing.T) {
-	s := p.agents(t)
-	create := func(k kubernetes.Interface, in string, pod *corev1.Pod) error {
-		_, err := k.CoreV1().Pods(in).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return err
-	}
-	// The administrator: a pod with a label of ours, or where sandboxes live.
-	pod := s.Pod("a", "probe", "sleep")
-	pod.Labels["code-sandbox.dev/kind"] = "python"
-	refused(t, create(s.Kube, s.Name, pod), "only the pool of Code Sandbox may make")
-	refused(t, create(s.Kube, p.runs.Name, s.Pod("a", "probe", "sleep")), "only the pool of Code Sandbox may make")
-	// A label put on later, and the policy of an agent changed.
-	s.Create(s.Pod("agent", "probe", "sleep"))
-	for change, says := range map[string]string{
-		`{"metadata":{"labels":{"code-sandbox.dev/kind":"python"}}}`:                    "cannot be changed on a pod",
-		`{"metadata":{"annotations":{"code-sandbox.dev/policy":"{\"mode\":\"off\"}"}}}`: "written at admission and cannot be changed",
-	} {
-		_, err := s.Kube.CoreV1().Pods(s.Name).Patch(t.Context(), "agent", types.MergePatchType, []byte(change), metav1.PatchOptions{})
-		refused(t, err, says)
-	}
-	// An agent's other labels and annotations are its own.
-	_, err := s.Kube.CoreV1().Pods(s.Name).Patch(t.Context(), "agent", types.MergePatchType,
-		[]byte(`{"metadata":{"labels":{"a":"b"},"annotations":{"a":"b"}}}`), metav1.PatchOptions{})
-	if err != nil {
-		t.Error(err)
-	}
-	p.policyBindsThePool(t, create)
-}
-
-// policyBindsThePool tries what somebody with the pool's rights might.
-func (p *platform) policyBindsThePool(t *testing.T, create func(kubernetes.Interface, string, *corev1.Pod) error) {
-	t.Helper()
-	config := rest.CopyConfig(p.system.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + p.system.Name + ":code-sandbox-pool"}
-	pool, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := func(says string, change func(*corev1.Pod)) {
-		t.Helper()
-		pod := p.runs.Pod("a", "probe", "sleep")
-		pod.Labels["code-sandbox.dev/kind"] = "python"
-		change(pod)
-		switch err := create(pool, p.runs.Name, pod); {
-		case says == "" && err != nil:
-			t.Errorf("a sandbox is refused: %v", err)
-		case says != "":
-			refused(t, err, says)
-		}
-	}
-	// As it is.
-	f("", func(*corev1.Pod) {})
-	// No sandbox, a token, a volume of the cluster's, a variable from a secret, a second life.
-	f("makes sandboxes and no other pods", func(p *corev1.Pod) {
-		delete(p.Labels, "code-sandbox.dev/kind")
-		p.Labels["code-sandbox.dev/dns"] = "none"
-	})
-	yes := true
-	f("without a token", func(p *corev1.Pod) { p.Spec.AutomountServiceAccountToken = &yes })
-	f("no volumes but empty ones", func(p *corev1.Pod) {
-		p.Spec.Volumes = []corev1.Volume{{Name: "s", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}}}
-	})
-	f("take no variable from elsewhere", func(p *corev1.Pod) {
-		p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}}}}
-	})
-	f("runs once", func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyAlways })
-	// Elsewhere it may make nothing at all, and it reads no secret but one.
-	pod := p.runs.Pod("a", "probe", "sleep")
-	pod.Labels["code-sandbox.dev/kind"] = "python"
-	if err := create(pool, "kube-system", pod); !apierrors.IsForbidden(err) {
-		t.Errorf("the pool may make pods in kube-system: %v", err)
-	}
-	if _, err := pool.CoreV1().Secrets(p.system.Name).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("the pool may list secrets: %v", err)
 	}
 }
 

@@ -34,10 +34,10 @@ func TestKubernetesQuickStart(t *testing.T) {
 	_, section, found := strings.Cut(string(text), "\n## On Kubernetes\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	blocks := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(section, -1)
-	if !found || len(blocks) != 3 {
-		t.Fatalf("the section has %d blocks of commands, want those for images, use and removal", len(blocks))
+	if !found || len(blocks) != 4 {
+		t.Fatalf("the section has %d blocks of commands, want those for images, use, tools and removal", len(blocks))
 	}
-	use, removal := blocks[1][1], blocks[2][1]
+	use, tools, removal := blocks[1][1], blocks[2][1], blocks[3][1]
 	t.Cleanup(func() {
 		if out, err := shell(context.WithoutCancel(t.Context()), s, removal); err != nil {
 			t.Errorf("cannot remove it as the README says: %v: %s", err, out)
@@ -51,6 +51,15 @@ func TestKubernetesQuickStart(t *testing.T) {
 	if last := lines[len(lines)-1]; !regexp.MustCompile(`^42 from sb-[a-z0-9]+ in pod$`).MatchString(last) {
 		t.Errorf("the agent said %q", last)
 	}
+	// The same agent's tool without us and with us, as the page shows it.
+	out, err = shell(t.Context(), s, tools)
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if want := "The tool said: my key is sk-demo-0123456789abcdef\nThe tool said: my key is code-sandbox-redacted\n"; !strings.HasSuffix(out, want) ||
+		!strings.Contains(section, "```\n"+want+"```") {
+		t.Errorf("the agents said %q", out)
+	}
 }
 
 // shell runs commands as a reader's shell does that stops at the first failure.
@@ -62,7 +71,7 @@ func shell(ctx context.Context, s *e2e.Space, commands string) (string, error) {
 	home := filepath.Join(s.Bed.Work, "helm")
 	cmd.Env = append(os.Environ(), s.Bed.Env()...)
 	cmd.Env = append(cmd.Env, "PATH="+s.Bed.Bin+":"+os.Getenv("PATH"), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home,
-		"IMAGE="+repository(s, "code-sandbox"), "SANDBOX_IMAGE="+repository(s, "python"), "TAG=latest")
+		"IMAGE="+repository(s, "code-sandbox"), "SANDBOX_IMAGE="+repository(s, "python"), "AGENT_IMAGE="+repository(s, "agent-demo"), "TAG=latest")
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

@@ -90,7 +90,7 @@ func (p *platform) countPods(t *testing.T) func() int {
 func (p *platform) waitWarm(t *testing.T) {
 	t.Helper()
 	p.sandboxes.Eventually("the pool is warm and at rest", func(ctx context.Context) error {
-		replicas, err := p.replicas(ctx)
+		replicas, err := p.system.Parts(ctx, "pool")
 		if err != nil {
 			return err
 		}

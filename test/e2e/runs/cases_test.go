@@ -23,6 +23,14 @@ func TestEscape(t *testing.T) {
 	suite(t, p.agent(t, "hostile"), "../../escape", "-run", "^TestHostileProgramsElsewhere$")
 }
 
+// Where a pod has a user namespace of its own, its runner bounds what the kernel
+// counts by user as well.
+func TestEscapeInUserNamespaces(t *testing.T) {
+	p := use(t, settings{"pool.replicas": 1, "sandbox.userNamespace": true})
+	t.Setenv("CODE_SANDBOX_USER_NAMESPACE", "yes")
+	suite(t, p.agent(t, "hostile-users"), "../../escape", "-run", "^TestHostileProgramsElsewhere$/^rows$/^(a_fork_bomb|300|queued|more_descriptors)")
+}
+
 // suite runs the tests of another package against a sidecar.
 func suite(t *testing.T, url, folder string, flags ...string) {
 	t.Helper()

@@ -75,7 +75,7 @@ func TestP18NobodyIsReached(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	replicas, err := p.replicas(t.Context())
+	replicas, err := p.system.Parts(t.Context(), "pool")
 	if err != nil {
 		t.Fatal(err)
 	}

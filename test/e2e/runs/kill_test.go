@@ -5,10 +5,6 @@ package runs
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
-	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -67,12 +63,12 @@ func (p *platform) goes(t *testing.T, box string) {
 // serving is the replica that has runs.
 func (p *platform) serving(t *testing.T) string {
 	t.Helper()
-	pods, err := p.replicas(t.Context())
+	pods, err := p.system.Parts(t.Context(), "pool")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, pod := range pods {
-		if n, err := p.leases(t.Context(), pod.Status.PodIP); err == nil && n > 0 {
+		if n, err := p.system.Leased(t.Context(), pod.Status.PodIP); err == nil && n > 0 {
 			return pod.Name
 		}
 	}
@@ -80,46 +76,16 @@ func (p *platform) serving(t *testing.T) string {
 	return ""
 }
 
-// metrics are what a replica counts.
-func (p *platform) metrics(ctx context.Context, ip string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+ip+":8902/metrics", nil)
-	if err != nil {
-		return "", err
-	}
-	answer, err := p.system.HTTP().Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	return string(body), err
-}
-
-var leased = regexp.MustCompile(`code_sandbox_pool_sandboxes\{state="leased"\} (\d+)`)
-
-// leases is how many runs a replica has.
-func (p *platform) leases(ctx context.Context, ip string) (int, error) {
-	text, err := p.metrics(ctx, ip)
-	if err != nil {
-		return 0, err
-	}
-	found := leased.FindStringSubmatch(text)
-	if found == nil {
-		return 0, fmt.Errorf("it does not count its runs: %.300q", text)
-	}
-	return strconv.Atoi(found[1])
-}
-
 // idle waits until no replica has a run.
 func (p *platform) idle(t *testing.T) {
 	t.Helper()
 	p.system.Eventually("no replica has a run", func(ctx context.Context) error {
-		pods, err := p.replicas(ctx)
+		pods, err := p.system.Parts(ctx, "pool")
 		if err != nil {
 			return err
 		}
 		for _, pod := range pods {
-			n, err := p.leases(ctx, pod.Status.PodIP)
+			n, err := p.system.Leased(ctx, pod.Status.PodIP)
 			if err != nil {
 				return err
 			}
@@ -210,7 +176,7 @@ func TestP05KilledBeforeDestroy(t *testing.T) {
 	p.waitWarm(t)
 	var seen ids
 	a := run(t, url, "import os; print(os.uname().nodename)")
-	pods, err := p.replicas(t.Context())
+	pods, err := p.system.Parts(t.Context(), "pool")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,8 +201,9 @@ func TestP05KilledBeforeDestroy(t *testing.T) {
 	p.waitWarm(t)
 }
 
-// A hundred runs on two replicas, one of which is killed and both of which are
-// then replaced: nobody is left without a word, no sandbox serves twice, and
+// A hundred runs on two replicas, in several rounds: one replica is killed, the
+// other one is, both are one after another, all are replaced after a kill.
+// Nobody is left without a word, no sandbox serves twice in any of them, and
 // each gets the result of the own program.
 func TestHundredClaims(t *testing.T) {
 	p := use(t, nil)
@@ -244,62 +211,88 @@ func TestHundredClaims(t *testing.T) {
 	for i := range 4 {
 		urls = append(urls, p.agent(t, fmt.Sprintf("claims-%d", i)))
 	}
-	p.waitWarm(t)
-	pods, err := p.replicas(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	const calls = 100
 	var seen ids
-	var mu sync.Mutex
-	failed := map[string]int{}
-	next := make(chan int)
-	var all sync.WaitGroup
-	for w := range 10 {
-		all.Go(func() {
-			for i := range next {
-				a := call(t, urls[w%len(urls)], fmt.Sprintf("import time; time.sleep(0.1); print(%d)", i))
-				switch e := a.Failure; {
-				case e == nil && a.Stdout == fmt.Sprintln(i):
-					seen.add(a)
-				case e == nil:
-					t.Errorf("run %d has the result %+v", i, a)
-				default:
-					// What had begun with the replica that died is lost; of all else
-					// nothing had run.
-					if !e.Retryable || (e.Code == "sandbox_lost") != (e.Executed == "maybe") {
-						t.Errorf("run %d: %d %+v", i, a.Status, e)
-					}
-					mu.Lock()
-					failed[e.Code+" "+e.Executed]++
-					mu.Unlock()
-				}
+	kill := func(which int) func() {
+		return func() {
+			pods, err := p.system.Parts(t.Context(), "pool")
+			if err != nil || len(pods) < 2 {
+				t.Fatalf("%d replicas, %v", len(pods), err)
 			}
-		})
-	}
-	for i := range calls {
-		switch i {
-		case 30:
-			p.system.Kill(pods[0].Name, "pool")
-		case 60:
-			p.restart(t)
-		}
-		next <- i
-	}
-	close(next)
-	all.Wait()
-	t.Logf("without a result: %v", failed)
-	lost := 0
-	for what, n := range failed {
-		if strings.HasPrefix(what, "sandbox_lost") {
-			lost += n
+			p.system.Kill(pods[which].Name, "pool")
 		}
 	}
-	if lost > 10 {
-		t.Errorf("%d runs were lost with one replica; ten were in flight", lost)
+	f := func(what string, at map[int]func()) {
+		t.Helper()
+		p.rolled(t)
+		p.waitWarm(t)
+		c := claims{urls: urls, seen: &seen, failed: map[string]int{}}
+		c.run(t, at)
+		t.Logf("%s: without a result: %v", what, c.failed)
+		if lost := c.failed["sandbox_lost maybe"]; lost > claimers*len(at) {
+			t.Errorf("%s: %d runs were lost; %d were in flight at each of %d", what, lost, claimers, len(at))
+		}
 	}
-	seen.once(t, calls-10)
+	f("one is killed", map[int]func(){30: kill(0)})
+	f("the other is killed", map[int]func(){30: kill(1)})
+	f("one is killed early, the other late", map[int]func(){10: kill(0), 80: kill(1)})
+	f("one is killed, then all are replaced", map[int]func(){30: kill(0), 60: func() { p.restart(t) }})
+	seen.once(t, 4*claimCount-5*claimers)
 	p.rolled(t)
 	// What is there belongs to the replicas of now.
 	p.waitWarm(t)
+}
+
+const (
+	claimCount = 100 // programs of a round
+	claimers   = 10  // of which so many are under way at once
+)
+
+// claims are the programs of a round.
+type claims struct {
+	urls []string
+	seen *ids
+
+	mu     sync.Mutex
+	failed map[string]int // by code and what is said of the execution
+}
+
+// run has all of them run; at says what is done before some of them.
+func (c *claims) run(t *testing.T, at map[int]func()) {
+	t.Helper()
+	next := make(chan int)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer close(next)
+	for w := range claimers {
+		all.Go(func() {
+			for i := range next {
+				c.one(t, c.urls[w%len(c.urls)], i)
+			}
+		})
+	}
+	for i := range claimCount {
+		if act := at[i]; act != nil {
+			act()
+		}
+		next <- i
+	}
+}
+
+func (c *claims) one(t *testing.T, url string, i int) {
+	a := call(t, url, fmt.Sprintf("import time; time.sleep(0.1); print(%d)", i))
+	switch e := a.Failure; {
+	case e == nil && a.Stdout == fmt.Sprintln(i):
+		c.seen.add(a)
+	case e == nil:
+		t.Errorf("run %d has the result %+v", i, a)
+	default:
+		// What had begun with a replica that died is lost; of all else nothing had
+		// run.
+		if !e.Retryable || (e.Code == "sandbox_lost") != (e.Executed == "maybe") {
+			t.Errorf("run %d: %d %+v", i, a.Status, e)
+		}
+		c.mu.Lock()
+		c.failed[e.Code+" "+e.Executed]++
+		c.mu.Unlock()
+	}
 }

@@ -11,9 +11,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -32,7 +29,6 @@ const (
 	sandboxesName = "e2e-runs"
 	tenantsName   = "e2e-agents"
 	poolName      = "code-sandbox-pool"
-	chart         = "../../../helm/code-sandbox"
 )
 
 // settings are values of the chart.
@@ -92,13 +88,13 @@ func (p *platform) upgrade(t *testing.T, want settings, flags ...string) {
 	t.Helper()
 	installed = nil
 	uninstall = func() error {
-		out, err := p.helm(context.Background(), "uninstall", release, "--wait", "--timeout", "60s")
+		out, err := p.system.Helm(context.Background(), "uninstall", release, "--wait", "--timeout", "60s")
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
 		return nil
 	}
-	args := []string{"upgrade", "--install", release, chart, "--timeout", "120s"}
+	args := []string{"upgrade", "--install", release, e2e.Chart("code-sandbox"), "--timeout", "120s"}
 	for _, k := range slices.Sorted(maps.Keys(want)) {
 		value, err := json.Marshal(want[k])
 		if err != nil {
@@ -106,26 +102,17 @@ func (p *platform) upgrade(t *testing.T, want settings, flags ...string) {
 		}
 		args = append(args, "--set-json", k+"="+string(value))
 	}
-	if out, err := p.helm(t.Context(), append(args, flags...)...); err != nil {
+	if out, err := p.system.Helm(t.Context(), append(args, flags...)...); err != nil {
 		t.Fatalf("cannot install: %v: %s", err, out)
 	}
 	installed = want
-}
-
-func (p *platform) helm(ctx context.Context, args ...string) (string, error) {
-	bed := p.system.Bed
-	cmd := exec.CommandContext(ctx, filepath.Join(bed.Bin, "helm"), append(args, "--namespace", systemName)...)
-	home := filepath.Join(bed.Work, "helm")
-	cmd.Env = append(append(os.Environ(), bed.Env()...), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
-	out, err := cmd.CombinedOutput()
-	return string(out), err
 }
 
 // settled waits until the replicas of before are gone, with their sandboxes.
 func (p *platform) settled(t *testing.T) {
 	t.Helper()
 	p.system.Eventually("the replicas of before are gone", func(ctx context.Context) error {
-		pods, err := p.replicas(ctx)
+		pods, err := p.system.Parts(ctx, "pool")
 		if err != nil {
 			return err
 		}
@@ -138,15 +125,6 @@ func (p *platform) settled(t *testing.T) {
 	})
 }
 
-// replicas are the pool's pods.
-func (p *platform) replicas(ctx context.Context) ([]corev1.Pod, error) {
-	pods, err := p.system.Kube.CoreV1().Pods(systemName).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=pool"})
-	if err != nil {
-		return nil, err
-	}
-	return pods.Items, nil
-}
-
 // tell tells the log of a test that failed what the pool said, and what it has.
 func (p *platform) tell(t *testing.T) {
 	if !t.Failed() {
@@ -154,7 +132,7 @@ func (p *platform) tell(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 20*time.Second)
 	defer cancel()
-	pods, err := p.replicas(ctx)
+	pods, err := p.system.Parts(ctx, "pool")
 	if err != nil {
 		t.Logf("cannot list the replicas: %v", err)
 	}

@@ -24,7 +24,7 @@ import (
 func TestP04BadImage(t *testing.T) {
 	p := use(t, nil)
 	url := p.agent(t, "old-image")
-	before, err := p.replicas(t.Context())
+	before, err := p.system.Parts(t.Context(), "pool")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestP04BadImage(t *testing.T) {
 	p.upgrade(t, bad)
 	failures := regexp.MustCompile(`code_sandbox_pool_start_failures_total (\d+)`)
 	p.system.Eventually("the new replica counts starts that fail", func(ctx context.Context) error {
-		pods, err := p.replicas(ctx)
+		pods, err := p.system.Parts(ctx, "pool")
 		if err != nil {
 			return err
 		}
@@ -42,7 +42,7 @@ func TestP04BadImage(t *testing.T) {
 			if pod.Status.PodIP == "" {
 				continue
 			}
-			text, err := p.metrics(ctx, pod.Status.PodIP)
+			text, err := p.system.Metrics(ctx, pod.Status.PodIP)
 			if err != nil {
 				continue // it has not begun
 			}
@@ -74,9 +74,10 @@ func TestP04BadImage(t *testing.T) {
 		t.Errorf("%d sandboxes of an image that cannot be had, and a target of 3", pending)
 	}
 	t.Logf("%d pods were started within %s", started(), time.Since(began))
+	p.oneEvent(t, "image_pull: ", bad["sandbox.image.digest"].(string))
 	p.upgrade(t, base(p.system), "--wait")
 	p.rolled(t)
-	after, err := p.replicas(t.Context())
+	after, err := p.system.Parts(t.Context(), "pool")
 	if err != nil || len(after) != len(before) {
 		t.Errorf("%d replicas, %v", len(after), err)
 	}
@@ -119,6 +120,7 @@ func TestP04QuotaIsUsedUp(t *testing.T) {
 	if n := started(); n > 0 {
 		t.Errorf("%d pods were started beyond the quota", n)
 	}
+	p.oneEvent(t, "refused: ", "exceeded quota")
 	// An agent that comes now finds the pool, and is told as well.
 	if a := call(t, p.agent(t, "late"), "print('ran')"); a.Failure == nil || !strings.Contains(a.Failure.Message, "quota") {
 		t.Errorf("a new agent is told %d %+v", a.Status, a.Failure)
@@ -132,6 +134,34 @@ func TestP04QuotaIsUsedUp(t *testing.T) {
 	if n := started(); n > 8 {
 		t.Errorf("%d pods were started after it", n)
 	}
+}
+
+// oneEvent wants that each replica whose starts failed has told why, in one
+// Event that counts, and not one for each try.
+func (p *platform) oneEvent(t *testing.T, words ...string) {
+	t.Helper()
+	p.sandboxes.Eventually("there is one Event for the cause", func(ctx context.Context) error {
+		list, err := p.sandboxes.Kube.CoreV1().Events(sandboxesName).List(ctx, metav1.ListOptions{FieldSelector: "reason=SandboxNotStarted"})
+		if err != nil {
+			return err
+		}
+		found, counted := map[string]int{}, int32(0)
+		for _, e := range list.Items {
+			if strings.HasPrefix(e.Message, words[0]) && strings.Contains(e.Message, words[1]) {
+				found[e.ReportingInstance]++
+				counted = max(counted, e.Count)
+			}
+		}
+		for replica, n := range found {
+			if n > 1 {
+				t.Errorf("%s has written %d Events about %q", replica, n, words)
+			}
+		}
+		if counted < 2 {
+			return fmt.Errorf("of %d Events none is about %q more than once", len(list.Items), words)
+		}
+		return nil
+	})
 }
 
 // quota sets how many sandboxes the cluster lets be.

@@ -10,7 +10,9 @@ from pydantic import BaseModel
 
 from agents import (Agent, CodeInterpreterTool, ModelResponse, RunContextWrapper, Runner, Usage, WebSearchTool,
                     function_tool)
+from agents.mcp import MCPServer
 from agents.models.interface import Model
+from mcp.types import CallToolResult, TextContent, Tool
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
 STATE = {"calls": 0}
@@ -89,6 +91,31 @@ PLUS = [factory(5), factory(7)]
 HELPER = Agent(name="helper", instructions="h")
 
 
+class Remote(MCPServer):
+    """An MCP server with one tool, which says whether the agent called it."""
+    name = "remote"
+    agent = 0
+
+    async def connect(self):
+        """Nothing to connect to."""
+
+    async def cleanup(self):
+        """Nothing to end."""
+
+    async def list_tools(self, run_context=None, agent=None):
+        return [Tool(name="remote", description="remote", inputSchema={"type": "object", "properties": {}})]
+
+    async def call_tool(self, tool_name, arguments, meta=None):
+        text = "called by the agent" if os.getpid() == Remote.agent else "called by another process"
+        return CallToolResult(content=[TextContent(type="text", text=text)])
+
+    async def list_prompts(self):
+        raise NotImplementedError
+
+    async def get_prompt(self, name, arguments=None):
+        raise NotImplementedError
+
+
 class Scripted(Model):
     """Calls the tools it was told to, then says done."""
 
@@ -112,8 +139,9 @@ class Scripted(Model):
 
 def main(late=None):
     HELPER.model = Scripted([])
+    Remote.agent = os.getpid()
     tools = [add, where, weather, boom, with_context, late, *PLUS, HELPER.as_tool("helper", "helps")]
-    agent = Agent(name="a", model=Scripted(json.loads(sys.argv[1])), tools=tools)
+    agent = Agent(name="a", model=Scripted(json.loads(sys.argv[1])), tools=tools, mcp_servers=[Remote()])
     result = asyncio.run(Runner.run(agent, "go"))
     outputs = [item["output"] for item in result.to_input_list() if item.get("type") == "function_call_output"]
     names = [getattr(t, "name", "") for t in tools + [WebSearchTool(), CodeInterpreterTool(tool_config={

@@ -124,7 +124,7 @@ func (p *Platform) call(ctx context.Context, o orders) ([]shot, error) {
 
 // withAgent gives f an agent with a sidecar that has reached the pool.
 func (p *Platform) withAgent(ctx context.Context, f func() error) error {
-	if err := p.remove(ctx, agentsSpace, agentName); err != nil {
+	if err := p.remove(ctx, agentName); err != nil {
 		return err
 	}
 	pod := p.agentPod(agentName, true)
@@ -147,17 +147,17 @@ func (p *Platform) withAgent(ctx context.Context, f func() error) error {
 	if err == nil {
 		err = f()
 	}
-	return errors.Join(err, p.remove(context.WithoutCancel(ctx), agentsSpace, agentName))
+	return errors.Join(err, p.remove(context.WithoutCancel(ctx), agentName))
 }
 
-// remove deletes a pod and waits until it is gone.
-func (p *Platform) remove(ctx context.Context, namespace, name string) error {
-	err := p.kube.CoreV1().Pods(namespace).Delete(ctx, name, metav1.DeleteOptions{})
+// remove deletes an agent and waits until it is gone.
+func (p *Platform) remove(ctx context.Context, name string) error {
+	err := p.kube.CoreV1().Pods(agentsSpace).Delete(ctx, name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("cannot delete the pod %q: %w", name, err)
 	}
 	return within(ctx, "the pod is gone", func() error {
-		_, err := p.kube.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		_, err := p.kube.CoreV1().Pods(agentsSpace).Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}

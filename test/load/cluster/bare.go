@@ -21,12 +21,17 @@ func (p *Platform) barePod(ctx context.Context) (*corev1.Pod, error) {
 	if err != nil || len(list.Items) == 0 {
 		return nil, fmt.Errorf("cannot find a sandbox to compare with: %w", err)
 	}
-	pod := &corev1.Pod{Spec: list.Items[0].Spec}
+	return plain(list.Items[0].Spec), nil
+}
+
+// plain is the pod of a sandbox whose main container does nothing.
+func plain(spec corev1.PodSpec) *corev1.Pod {
+	pod := &corev1.Pod{Spec: *spec.DeepCopy()}
 	pod.Namespace, pod.Labels = bareSpace, map[string]string{"load": "bare"}
 	// What admission or the scheduler wrote, and what only the other namespace has.
 	pod.Spec.NodeName, pod.Spec.ServiceAccountName, pod.Spec.DeprecatedServiceAccount = "", "default", ""
 	pod.Spec.Containers[0].Command = restful
-	return pod, nil
+	return pod
 }
 
 // bareLife makes a pod, waits until it is ready, deletes it, and waits until it

@@ -122,10 +122,14 @@ type phases struct{ sum, count map[string]float64 }
 
 func (p *Platform) phases(ctx context.Context) (phases, error) {
 	text, err := p.metrics(ctx, "code-sandbox-pool."+systemSpace+".svc")
-	found := phases{map[string]float64{}, map[string]float64{}}
 	if err != nil {
-		return found, err
+		return phases{}, err
 	}
+	return readPhases(text), nil
+}
+
+func readPhases(text string) phases {
+	found := phases{map[string]float64{}, map[string]float64{}}
 	for line := range strings.Lines(text) {
 		rest, ok := strings.CutPrefix(line, "code_sandbox_kube_start_phase_seconds_")
 		if !ok {
@@ -139,7 +143,7 @@ func (p *Platform) phases(ctx context.Context) (phases, error) {
 			found.count[phase] = v
 		}
 	}
-	return found, nil
+	return found
 }
 
 func (p *Platform) metrics(ctx context.Context, host string) (string, error) {

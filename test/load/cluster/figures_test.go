@@ -42,7 +42,7 @@ func TestWarm(t *testing.T) {
 	wrong := ran(1, a)
 	wrong.Answer.Stdout = "2\n"
 	sheet := &load.Sheet{}
-	addWarm(sheet, []shot{ran(5, a), ran(900, answer{}), wrong, refused(429, "1", "no", true)})
+	addWarm(sheet, partWarm, []shot{ran(5, a), ran(900, answer{}), wrong, refused(429, "1", "no", true)})
 	expect(t, sheet, partWarm, "print(1) from the agent's container, p50", 5)
 	expect(t, sheet, partWarm, "of which: agent to sidecar to pool, and back, p50", 2)
 	expect(t, sheet, partWarm, "of which: queue and claim, p50", 1)
@@ -88,4 +88,15 @@ func TestKill(t *testing.T) {
 	f(before, 1, refused(400, "", "no", false))
 	// No answer at all.
 	f(before, 1, shot{Broken: "hung up"})
+}
+
+// What the injector adds is told at each quantile, beside what it is added to.
+func TestAdmission(t *testing.T) {
+	sheet := &load.Sheet{}
+	addAdmission(sheet, []time.Duration{6 * time.Millisecond, 8 * time.Millisecond, 40 * time.Millisecond},
+		[]time.Duration{2 * time.Millisecond, 3 * time.Millisecond, 9 * time.Millisecond})
+	expect(t, sheet, partAdmission, "pod let in, injected, p50", 8)
+	expect(t, sheet, partAdmission, "pod let in, injected, p99", 40)
+	expect(t, sheet, partAdmission, "what the injector adds, p50", 5)
+	expect(t, sheet, partAdmission, "what the injector adds, p99", 31)
 }

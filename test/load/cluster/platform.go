@@ -92,7 +92,7 @@ func (p *Platform) install(ctx context.Context, change settings) error {
 	}
 	values := settings{
 		"injector.replicas": "0", // agents here are made with their sidecar
-		"pool.replicas":     "1", "pool.target": "1", "pool.drainSeconds": "5", "sandbox.preload": "{}",
+		"pool.replicas":     "1", "pool.target": "1", "pool.drainSeconds": "5", "sandbox.preload": "null",
 	}
 	for key, image := range map[string]string{"image": "code-sandbox", "sandbox.image": "python"} {
 		repository, digest, _ := strings.Cut(p.state.Images[image], "@")
@@ -106,10 +106,11 @@ func (p *Platform) install(ctx context.Context, change settings) error {
 	if out, err := p.program(ctx, "helm", args...); err != nil {
 		return fmt.Errorf("cannot install the chart: %w: %s", err, out)
 	}
-	// Nobody answers for it while there is no injector, and it fails closed.
-	hooks := p.kube.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	if err := hooks.Delete(ctx, "code-sandbox", metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("cannot remove the webhook: %w", err)
+	if values["injector.replicas"] == "0" { // nobody answers for it then, and it fails closed
+		hooks := p.kube.AdmissionregistrationV1().MutatingWebhookConfigurations()
+		if err := hooks.Delete(ctx, "code-sandbox", metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("cannot remove the webhook: %w", err)
+		}
 	}
 	secret, err := p.kube.CoreV1().Secrets(systemSpace).Get(ctx, "code-sandbox-ca", metav1.GetOptions{})
 	if err != nil {
@@ -175,7 +176,7 @@ func (p *Platform) waitWarm(ctx context.Context, n int) error {
 
 // pools are the pods of the pool.
 func (p *Platform) pools(ctx context.Context) ([]corev1.Pod, error) {
-	list, err := p.kube.CoreV1().Pods(systemSpace).List(ctx, metav1.ListOptions{})
+	list, err := p.kube.CoreV1().Pods(systemSpace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=pool"})
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the pool's pods: %w", err)
 	}

@@ -13,17 +13,22 @@ import (
 // The parts that can be measured; their names head the tables.
 const (
 	partWarm    = "warm: one agent, one run at a time"
+	partHurried = "hurried: the same, while the node still replaces the last one's pod"
 	partCold    = "cold: a run that waits for its pod, in turns with a plain pod"
 	partRefill  = "refill: three callers on three sandboxes, in turns with three makers of plain pods"
 	partBurst   = "burst: 30 callers at once, 3 sandboxes warm"
 	partKill    = "kill: 100 runs on two replicas, of which the one that serves is killed"
+	partTools   = "tools: a LangChain tool, called from an agent's pod"
 	partSidecar = "sidecar"
+
+	partAdmission = "admission: pods let in one after the other, in turns with and without the injector"
 )
 
 var bounds = []load.Bound{
 	{Part: partWarm, Name: "print(1) from the agent's container, p50", Most: true, Limit: 8},
 	{Part: partWarm, Name: "print(1) from the agent's container, p99", Most: true, Limit: 40},
 	{Part: partWarm, Name: "errors", Most: true, Limit: 0},
+	{Part: partHurried, Name: "errors", Most: true, Limit: 0},
 	{Part: partCold, Name: kinds[0].name + ": more than the plain pod and the proof", Most: true, Limit: 150},
 	{Part: partCold, Name: kinds[1].name + ": more than the plain pod and the proof", Most: true, Limit: 150},
 	{Part: partRefill, Name: "share of the plain pods' rate", Limit: 0.9},
@@ -31,8 +36,11 @@ var bounds = []load.Bound{
 	{Part: partBurst, Name: "pods made", Most: true, Limit: burstCallers + 3},
 	{Part: partKill, Name: "neither", Most: true, Limit: 0},
 	{Part: partKill, Name: "sandboxes that served twice", Most: true, Limit: 0},
+	{Part: partTools, Name: "more than in process, p50", Most: true, Limit: 15},
+	{Part: partTools, Name: coldMore, Most: true, Limit: 200},
 	{Part: partSidecar, Name: "what it adds", Most: true, Limit: 1500},
 	{Part: partSidecar, Name: "resident memory, after runs with 100 kB of output each", Most: true, Limit: 20},
+	{Part: partAdmission, Name: "pod let in, injected, p99", Most: true, Limit: 50},
 }
 
 // Env is how much is measured.
@@ -50,11 +58,14 @@ var parts = []struct {
 	measure     func(context.Context, *Env, *Platform, *load.Sheet) error
 }{
 	{"warm", partWarm, measureWarm},
+	{"hurried", partHurried, measureHurried},
 	{"cold", partCold, measureCold},
 	{"refill", partRefill, measureRefill},
 	{"burst", partBurst, measureBurst},
 	{"kill", partKill, measureKill},
+	{"tools", partTools, measureTools},
 	{"sidecar", partSidecar, measureSidecar},
+	{"admission", partAdmission, measureAdmission},
 }
 
 // Names are the names of all parts on a command line.
@@ -80,9 +91,11 @@ func Measure(ctx context.Context, e *Env, p *Platform, names []string, check boo
 		}
 		e.Logf("measuring %s", parts[i].title)
 		titles = append(titles, parts[i].title)
+		began := time.Now()
 		if err := parts[i].measure(ctx, e, p, sheet); err != nil {
 			errs = append(errs, fmt.Errorf("cannot measure %s: %w", parts[i].title, err))
 		}
+		e.Logf("measured in %s", time.Since(began).Round(time.Second))
 	}
 	sheet.Machine.Done()
 	if check {

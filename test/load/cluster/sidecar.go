@@ -56,7 +56,7 @@ func (p *Platform) startAgent(ctx context.Context, agents *watcher, name string,
 		return 0, fmt.Errorf("cannot make an agent: %w", err)
 	}
 	l, err := agents.wait(ctx, name, func(l life) bool { return !l.ready.IsZero() })
-	return l.ready.Sub(l.made), errors.Join(err, p.remove(context.WithoutCancel(ctx), agentsSpace, name))
+	return l.ready.Sub(l.made), errors.Join(err, p.remove(context.WithoutCancel(ctx), name))
 }
 
 // sidecarMemory is asked for when the sidecar has served nobody, and again when

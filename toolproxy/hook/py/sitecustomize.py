@@ -11,7 +11,8 @@ import sys
 
 def _start():
     try:
-        from code_sandbox_hook import start
+        from code_sandbox_hook import imagepath, start
+        imagepath.restore()
         start.install()
     except Exception as error:  # the program must start whatever happens to us
         sys._code_sandbox_failure = error

@@ -7,7 +7,8 @@ import sys as _sys
 if not getattr(_sys, "_code_sandbox_started", False):
     _sys._code_sandbox_started = True
     try:
-        from code_sandbox_hook import start as _start
+        from code_sandbox_hook import imagepath as _imagepath, start as _start
+        _imagepath.restore()
         _start.install()
     except Exception as _error:
         _sys._code_sandbox_failure = _error

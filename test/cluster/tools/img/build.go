@@ -24,6 +24,7 @@ type image struct {
 	Env        []string
 	User       string
 	WorkingDir string
+	Volumes    []string
 }
 
 // build adds the image to the store and returns its digest. The same request
@@ -65,6 +66,12 @@ func assemble(want image) (v1.Image, error) {
 	config.Created = v1.Time{Time: time.Unix(0, 0).UTC()}
 	config.Config = v1.Config{
 		Entrypoint: want.Entrypoint, Cmd: want.Cmd, Env: want.Env, User: want.User, WorkingDir: want.WorkingDir,
+	}
+	for _, place := range want.Volumes {
+		if config.Config.Volumes == nil {
+			config.Config.Volumes = map[string]struct{}{}
+		}
+		config.Config.Volumes[place] = struct{}{}
 	}
 	return mutate.ConfigFile(im, config)
 }

@@ -28,7 +28,7 @@ func main() {
 }
 
 func usage() {
-	fmt.Fprintln(os.Stderr, "usage: img build -store DIR < image.json\n       img serve -listen ADDRESS -store DIR -uploads DIR -images FILE")
+	fmt.Fprintln(os.Stderr, "usage: img build -store DIR < image.json\n       img serve -listen ADDRESS -store DIR -uploads DIR -images FILE -private NAME:PASSWORD")
 	os.Exit(2)
 }
 
@@ -51,6 +51,7 @@ func runServe(args []string) error {
 	flags.StringVar(&s.store, "store", "", "folder with images that were built; only read")
 	flags.StringVar(&s.uploads, "uploads", "", "folder for what is pushed")
 	flags.StringVar(&s.images, "images", "", "JSON file: repository:tag to the digest in the store that it names")
+	flags.StringVar(&s.private, "private", "", "NAME:PASSWORD that repositories below private/ ask for")
 	_ = flags.Parse(args)
 	return s.run()
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-type server struct{ listen, store, uploads, images string }
+type server struct{ listen, store, uploads, images, private string }
 
 // run serves until it is killed. The images of the list are there as soon as
 // the address answers.
@@ -34,7 +34,20 @@ func (s server) run() error {
 	if err != nil {
 		return fmt.Errorf("cannot listen: %w", err)
 	}
-	return http.Serve(listener, handler)
+	return http.Serve(listener, s.guarded(handler))
+}
+
+// guarded asks for a name and a password where repositories are private.
+func (s server) guarded(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, password, _ := r.BasicAuth()
+		if strings.HasPrefix(r.URL.Path, "/v2/private/") && user+":"+password != s.private {
+			w.Header().Set("WWW-Authenticate", `Basic realm="private"`)
+			http.Error(w, "the repository is private", http.StatusUnauthorized)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
 }
 
 func (s server) preload(handler http.Handler) error {

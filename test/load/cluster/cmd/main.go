@@ -31,7 +31,7 @@ func main() {
 	flag.StringVar(&o.parts, "parts", strings.Join(cluster.Names(), ","), "`names` of what to measure")
 	flag.IntVar(&o.env.Rounds, "rounds", 3, "repeat each measurement and take the median")
 	flag.IntVar(&o.env.Samples, "samples", 60, "warm runs in one round")
-	flag.DurationVar(&o.env.Gap, "gap", 1500*time.Millisecond, "time between warm runs: enough for a pod to be made")
+	flag.DurationVar(&o.env.Gap, "gap", 4*time.Second, "time between warm runs: enough for the last one's pod to be replaced")
 	flag.IntVar(&o.env.Cold, "cold", 5, "cold starts, and plain pods beside them, in one round")
 	flag.DurationVar(&o.env.Length, "length", 20*time.Second, "length of a load in one round")
 	flag.StringVar(&o.json, "json", "", "write all figures to this `file` too")

@@ -3,21 +3,24 @@ import os
 import sys
 import uuid
 
-from . import VERSION, env
+from . import VERSION, env, policy as policies
 
 MOST_TOOLS = 2000
+MOST_AHEAD = 2  # tools of which a copy may be made before the first call
 
 
 def record(state):
     """The boot record of this process, as the protocol has it."""
     values, names = env.crossing(dict(os.environ), state.policy.env_allow)
+    targets = state.registry.targets()[:MOST_TOOLS]
+    ahead = [target for target in targets if _ahead(state.policy, target)][:MOST_AHEAD]
     return {
         "boot_id": state.boot_id, "hook_version": VERSION, "pid": os.getpid(),
-        "mode": state.policy.mode, "python": _python(), "main": _main(),
+        "container": os.environ.get("CODE_SANDBOX_CONTAINER", ""), "mode": state.policy.mode, "python": _python(), "main": _main(),
         "cwd": _cwd(), "argv0": _argv0(), "sys_path": _sys_path(),
         "env": {"values": values, "names": names},
         "frameworks": list(state.frameworks.values()),
-        "tools": [_tool(target) for target in state.registry.targets()[:MOST_TOOLS]],
+        "tools": [_tool(target, target in ahead) for target in targets],
         "failure": _failure(),
     }
 
@@ -75,12 +78,21 @@ def _sys_path():
     return [entry for entry in entries if os.path.realpath(entry) != os.path.realpath(here)]
 
 
-def _tool(target):
+def _ahead(policy, target):
+    """True for a tool that its next call would run in a sandbox."""
+    return (policy.mode == policies.ENFORCE and target.foreseen
+            and not policy.excluded(target.name, target.base[0], target.qualname))
+
+
+def _tool(target, ahead):
     decision = target.decision
-    return {"tool": target.name, "framework": target.framework, "module": target.base[0],
+    told = {"tool": target.name, "framework": target.framework, "module": target.base[0],
             "qualname": target.qualname, "line": target.line, "ordinal": target.ordinal,
             "decision": decision.where if decision else "", "reason": decision.reason if decision else "",
             "message": decision.why if decision else "", "audited": target.audited}
+    if ahead:
+        told["target"] = target.wire()
+    return told
 
 
 def _failure():

@@ -26,12 +26,13 @@ def decide(fn, target, text_tool=False):
                        "modules; run it from source in the image")
     if not text_tool and not owner.owns_function(fn):
         return Decision(STAYS, "it is a library's function, not the agent's own")
-    names, target.drop = injected.find(fn, target.framework)
+    hints = injected.hints(fn)
+    names, target.drop = injected.find(fn, target.framework, hints)
     if names:
         return _refuse(target, "context_parameter", "its parameter %s takes an object of the framework, which "
                        "belongs to the agent; take plain values instead, or set tools-context to inline to run it "
                        "in the agent" % ", ".join(repr(n) for n in names), context=True)
-    command = injected.returns_command(fn)
+    command = injected.returns_command(hints)
     if command and not _result_allowed(command):
         return _refuse(target, "steering_result", "it returns %s, which steers the agent; return a plain value, or "
                        "allow it by name with allow-results" % command)

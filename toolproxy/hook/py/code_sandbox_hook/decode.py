@@ -13,7 +13,7 @@ import pathlib
 import re
 import uuid
 
-from . import errors
+from . import encode, errors
 
 MOST_DIGITS = 4300
 MOST_ARRAY_BYTES = 64 << 20
@@ -80,12 +80,12 @@ class Decoder(object):
             items = [self.value(item, depth + 1) for item in value]
             if tag in ("set", "frozenset"):
                 _spread(items)
-            return CONTAINERS[tag](items)
+            return _deque(items, data.get("maxlen")) if tag == "deque" else CONTAINERS[tag](items)
         if tag in MAPPINGS:
             _expect(value, list)
             pairs = [(self.value(k, depth + 1), self.value(v, depth + 1)) for k, v in value]
             _spread([key for key, _ in pairs])
-            return MAPPINGS[tag](pairs)
+            return _defaultdict(pairs, data.get("f")) if tag == "defaultdict" else MAPPINGS[tag](pairs)
         if tag in SCALARS:
             return SCALARS[tag](value)
         if tag == "datetime":
@@ -140,6 +140,16 @@ def _expect(value, kind):
         raise TypeError("not a " + kind.__name__)
 
 
+def _deque(items, most):
+    if most is not None and (type(most) is not int or len(items) > most):
+        raise ValueError("not the length of a deque")
+    return collections.deque(items, most)
+
+
+def _defaultdict(pairs, factory):
+    return collections.defaultdict(None if factory is None else encode.FACTORIES[factory], pairs)
+
+
 def _bytes(value):
     _expect(value, str)
     return base64.b64decode(value.encode("ascii"), validate=True)
@@ -169,6 +179,18 @@ def _numpy(tag, data):
         raise errors.ResultRefused("the sandbox returned too large an array")
     flat = numpy.frombuffer(raw, dtype=dtype)
     return flat[0] if tag == "npscalar" else flat.reshape([int(n) for n in data["shape"]]).copy()
+
+
+def _npstr(value):
+    import sys
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        raise errors.ResultRefused("the sandbox returned a numpy string, and numpy is not imported here")
+    return numpy.str_(_text(value))
+
+
+def _text(value):
+    return _bytes(value).decode("utf-8", "surrogatepass")
 
 
 def _digits(value):
@@ -227,11 +249,11 @@ def _spread(keys):
 
 
 MOST_ALIKE = 64
-CONTAINERS = {"tuple": tuple, "set": set, "frozenset": frozenset, "deque": collections.deque}
-MAPPINGS = {"dict": dict, "ordereddict": collections.OrderedDict,
+CONTAINERS = {"tuple": tuple, "set": set, "frozenset": frozenset, "deque": _deque}
+MAPPINGS = {"dict": dict, "ordereddict": collections.OrderedDict, "defaultdict": _defaultdict,
             "counter": lambda pairs: collections.Counter(dict(pairs))}
 SCALARS = {
-    "str": lambda v: _bytes(v).decode("utf-8", "surrogatepass"), "int": _digits, "float": _float,
+    "str": _text, "npstr": _npstr, "int": _digits, "float": _float,
     "bytes": _bytes, "bytearray": lambda v: bytearray(_bytes(v)),
     "date": _short(datetime.date.fromisoformat), "time": _short(datetime.time.fromisoformat),
     "timedelta": lambda v: datetime.timedelta(days=v[0], seconds=v[1], microseconds=v[2]),

@@ -1,7 +1,9 @@
 """Python value -> typed JSON. Never pickle.
 
 What JSON has stands as itself; everything else is {"$t": tag, "v": ...}. What
-has no tag is refused with a sentence, and so is what is too large or deep.
+has no tag is refused with a sentence, and so is what is too large or deep. A
+subclass never travels as its base: the function would get another behaviour
+than the caller gave.
 """
 import base64
 import collections
@@ -19,6 +21,12 @@ import uuid
 from . import errors
 
 LARGEST_PLAIN = 2 ** 53
+# Subclasses that frameworks hand out in place of plain data: what they add is for
+# old callers (text()), for a notebook's display, or for merging the chunks of a stream.
+AS_BASE = {"langchain_core.messages.base:TextAccessor": str, "smolagents.agent_types:AgentText": str,
+           "langchain_core.runnables.utils:AddableDict": dict}
+# What a defaultdict may make of a missing key, by its name on the wire.
+FACTORIES = {cls.__name__: cls for cls in (bool, bytes, dict, float, frozenset, int, list, set, str, tuple)}
 
 
 class Encoder(object):
@@ -43,22 +51,22 @@ class Encoder(object):
             return simple(value)
         if kind in (list, tuple, set, frozenset, collections.deque):
             items = [self.value(item, depth + 1) for item in value]
-            return items if kind is list else {"$t": kind.__name__, "v": items}
-        if kind in (dict, collections.OrderedDict, collections.defaultdict, collections.Counter):
-            return self._mapping(value, kind, depth)
+            return items if kind is list else _sequence(value, kind, items)
+        if kind in MAPPINGS:
+            return self._mapping(value, MAPPINGS[kind], depth)
         return self._other(value, kind, depth)
 
-    def _mapping(self, value, kind, depth):
-        tag = {collections.OrderedDict: "ordereddict", collections.Counter: "counter"}.get(kind, "dict")
+    def _mapping(self, value, tag, depth):
         if tag == "dict" and all(type(key) is str and not _surrogates(key) for key in value) and "$t" not in value:
             return {key: self.value(item, depth + 1) for key, item in value.items()}
-        return {"$t": tag, "v": [[self.value(k, depth + 1), self.value(v, depth + 1)] for k, v in value.items()]}
+        told = {"$t": tag, "v": [[self.value(k, depth + 1), self.value(v, depth + 1)] for k, v in value.items()]}
+        if tag == "defaultdict":
+            told["f"] = _factory(value.default_factory)
+        return told
 
     def _other(self, value, kind, depth):
         if isinstance(value, enum.Enum):
             return {"$t": "enum", "c": class_name(kind), "v": self.value(value.value, depth + 1)}
-        if isinstance(value, pathlib.PurePath):
-            return {"$t": "path" if isinstance(value, pathlib.Path) else "purepath", "v": str(value)}
         if _is_model(kind):
             return self._model(value, kind, depth)
         if hasattr(kind, "__dataclass_fields__"):
@@ -70,11 +78,10 @@ class Encoder(object):
         array = _numpy(value)
         if array is not None:
             return array
-        for base in (str, bytes, dict, list, tuple, int, float):  # a subclass travels as its base
-            if isinstance(value, base) and not isinstance(value, bool):
-                return self.value(base(value), depth)
-        raise errors.CannotSend("cannot send a %s.%s across the sandbox's border; use plain data, a dataclass or a "
-                                "pydantic model" % (kind.__module__, kind.__qualname__))
+        base = AS_BASE.get(class_name(kind))
+        if base is not None and isinstance(value, base):
+            return self.value(base(value), depth)
+        raise _unsendable(kind)
 
     def _model(self, value, kind, depth):
         values = dict(vars(value))
@@ -88,6 +95,39 @@ def class_name(cls):
     """A class's name on the wire: module:qualname, the main module always __main__."""
     module = "__main__" if cls.__module__ == "__mp_main__" else cls.__module__
     return module + ":" + cls.__qualname__
+
+
+def _unsendable(kind):
+    """The refusal of a class that has no tag. It says the base where that would do."""
+    name = "%s.%s" % (kind.__module__, kind.__qualname__)
+    for base in (str, bytes, dict, list, tuple, int, float, pathlib.PurePath):
+        if issubclass(kind, base):
+            return errors.CannotSend(
+                "cannot send a %s across the sandbox's border: it is a subclass of %s, whose own behaviour would be lost on "
+                "the way; use %s(value), a dataclass or a pydantic model" % (name, base.__name__, base.__name__))
+    if kind is memoryview:
+        return errors.CannotSend("cannot send a memoryview across the sandbox's border: the memory that it shows is not "
+                                 "there; use bytes(value)")
+    return errors.CannotSend("cannot send a %s across the sandbox's border; use plain data, a dataclass or a pydantic "
+                             "model" % name)
+
+
+def _sequence(value, kind, items):
+    told = {"$t": kind.__name__, "v": items}
+    if kind is collections.deque and value.maxlen is not None:
+        told["maxlen"] = value.maxlen
+    return told
+
+
+def _factory(factory):
+    """The name of what a defaultdict calls for a missing key, or None. A function has none."""
+    if factory is None:
+        return None
+    name = getattr(factory, "__name__", "")
+    if FACTORIES.get(name) is not factory:
+        raise errors.CannotSend("cannot send a collections.defaultdict of %.200r across the sandbox's border: its factory is "
+                                "not one of %s; use dict(value)" % (factory, ", ".join(sorted(FACTORIES))))
+    return name
 
 
 def _is_model(kind):
@@ -138,14 +178,16 @@ def _tagged(tag, convert=str):
 SIMPLE = {
     str: _text, int: _integer, float: _real,
     bytes: _tagged("bytes", _b64), bytearray: _tagged("bytearray", lambda v: _b64(bytes(v))),
-    memoryview: _tagged("bytes", lambda v: _b64(v.tobytes())),
     datetime.datetime: _datetime, datetime.date: _tagged("date", lambda v: v.isoformat()),
     datetime.time: _tagged("time", lambda v: v.isoformat()),
     datetime.timedelta: _tagged("timedelta", lambda v: [v.days, v.seconds, v.microseconds]),
     decimal.Decimal: _tagged("decimal"), fractions.Fraction: _tagged("fraction"), uuid.UUID: _tagged("uuid"),
     complex: _tagged("complex", lambda v: [repr(v.real), repr(v.imag)]),
     range: _tagged("range", lambda v: [v.start, v.stop, v.step]),
+    type(pathlib.Path()): _tagged("path"), type(pathlib.PurePath()): _tagged("purepath"),
 }
+MAPPINGS = {dict: "dict", collections.OrderedDict: "ordereddict", collections.Counter: "counter",
+            collections.defaultdict: "defaultdict"}
 
 
 def _numpy(value):
@@ -157,6 +199,8 @@ def _numpy(value):
                 "v": _b64(numpy.ascontiguousarray(value).tobytes())}
     if isinstance(value, numpy.generic) and value.dtype.kind in "biufc":
         return {"$t": "npscalar", "dtype": value.dtype.str, "v": _b64(value.tobytes())}
+    if type(value) is numpy.str_:
+        return {"$t": "npstr", "v": _b64(str(value).encode("utf-8", "surrogatepass"))}
     return None
 
 

@@ -20,9 +20,21 @@ OURS = "CODE_SANDBOX_"
 MOST_NAMES = 2000
 LONGEST_VALUE = 32768
 
+# What keys and tokens look like: pool/runner/server/secret.go has the same, and
+# testdata/values.json says what both must make of values.
 _SECRET = re.compile(
-    r"-----BEGIN|^eyJ[\w-]+\.[\w-]+\.|^(sk|pk|rk|ghp|gho|ghs|ghu|github_pat|glpat|xox[abps]|hf|AKIA|ASIA|AIza|ya29)"
-    r"[-_.]?[A-Za-z0-9_-]{10,}|://[^/\s:@]*:[^/\s@]+@")
+    r"-----BEGIN|(?:^|[^\w-])eyJ[\w-]+\.[\w-]+\.|://[^/\s:@]*:[^/\s@]+@"
+    r"|^(?:sk|pk|rk|ghp|gho|ghs|ghu|github_pat|glpat|xox[abps]|hf|AKIA|ASIA|AIza|ya29)[-_.]?[A-Za-z0-9_-]{10,}"
+    r"|(?:^|[^A-Za-z0-9])(?:sk-|[spr]k_|gh[oprsu]_|github_pat_|gl[a-z]{2,4}-|xox[a-z]-|xapp-|hf_|npm_|pypi-|AIza|ya29\.|SG\.|shp[a-z]{2}_"
+    r"|whsec_|lin_api_|nvapi-|gsk_|r8_|tvly-|pcsk_|pplx-|xai-|hv[sbr]\.|glsa_|dckr_pat_|dop_v1_|ATATT|sntry[su]_|AGE-SECRET-KEY-1)"
+    r"[A-Za-z0-9_./+=-]{10,}"
+    r"|(?:^|[^A-Za-z0-9])(?:A[GIKNRS][A-Z]A[A-Z0-9]{12,}|dapi[0-9a-f]{32})"
+    r"|(?i:password|passwd|pwd|secret|token|api[_-]?key|access[_-]?key|account[_-]?key)\s*[=:]\s*[^\s;,&]{4,}"
+    r"|(?i:bearer|basic)\s+[A-Za-z0-9+/=._-]{16,}", re.ASCII)
+_WORDS = re.compile(r"[^A-Za-z0-9_+/.~-]+")
+_HEX = re.compile(r"^[0-9a-fA-F]{32,}$")
+# Names whose values are paths: folders may be named by hashes.
+_PATHS = ("PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONHOME", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
 _URL = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 _BOOLEANS = ("true", "false", "yes", "no", "on", "off")
 
@@ -53,10 +65,27 @@ def shape(value):
 
 def looks_secret(value):
     """True for what is shaped like a key, a token or a URL with a password."""
-    if _SECRET.search(value):
+    return bool(_SECRET.search(value)) or any(_random(word) for word in _words(value))
+
+
+def _words(value):
+    """The words of a value. A path has one for each folder, and so has a URL."""
+    for word in _WORDS.split(value):
+        if "/" in word and (word[0] in "/.~" or "//" in value):
+            for part in word.split("/"):
+                yield part
+        else:
+            yield word
+
+
+def _random(word):
+    """Whether nobody would write a word by hand: long, and of many letters and digits."""
+    if _HEX.match(word) and not word.isdigit():
         return True
-    longest = max(re.split(r"[\s:;,/=]+", value), key=len)
-    return len(longest) >= 24 and _entropy(longest) > 4.0 and not longest.isalpha()
+    mixed = any("A" <= c <= "Z" for c in word) and any("a" <= c <= "z" for c in word) and any("0" <= c <= "9" for c in word)
+    if mixed and len(word) >= 16:
+        return _entropy(word) > 3.5
+    return len(word) >= 24 and "/" not in word and _entropy(word) > 4.0 and not word.isalpha()
 
 
 def _entropy(text):
@@ -81,7 +110,7 @@ def crossing(environment, allow=()):
 
 
 def _safe(name, value):
-    if name in ("PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONHOME"):
+    if name in _PATHS:
         return not _SECRET.search(value)
     return not looks_secret(value)
 

@@ -31,13 +31,23 @@ class Call(object):
         wire = target.wire()
         if instance is not None:
             wire["instance"] = instance
-        encoder = encode.Encoder(self.limits)
+        sent = self._encoded(args, kwargs)
         self.document = {
             "id": uuid.uuid4().hex, "boot_id": runtime.state().boot_id, "tool": target.name,
             "framework": target.framework, "target": wire, "stream": bool(stream),
-            "args": [encoder.value(a) for a in args], "kwargs": {k: encoder.value(v) for k, v in kwargs.items()},
-            "timeout_seconds": policy.timeout,
+            "args": sent[0], "kwargs": sent[1], "timeout_seconds": policy.timeout,
         }
+
+    def _encoded(self, args, kwargs):
+        encoder = encode.Encoder(self.limits)
+        try:
+            return [encoder.value(a) for a in args], {k: encoder.value(v) for k, v in kwargs.items()}
+        except errors.CannotSend as error:
+            if error.code == "too_large":
+                raise
+            refused = errors.Unsandboxable(str(error), reason="argument")
+        warn.refused(self.target, refused)
+        raise refused
 
     def body(self):
         """The request's bytes. The boot id may have changed since a fork or a new hello."""
@@ -89,7 +99,7 @@ def _tell_denied(error, hosts, target):
     """Adds to an exception's hint which hosts the tool asked for in vain."""
     hosts = [h for h in hosts if isinstance(h, str) and _HOST.match(h)][:5] if isinstance(hosts, list) else []
     if hosts:
-        hint = "[code-sandbox] tool %r may not reach %s. Allow it with --tool-grant '%s=%s'." % (
+        hint = "[code-sandbox] tool %r may not reach %s. Allow it with --tool-grant '%s=%s', on Kubernetes by the annotation code-sandbox.dev/grants." % (
             target.name, ", ".join(hosts), target.name, ",".join(hosts))
         error["hint"] = "%s\n%s" % (error["hint"], hint) if isinstance(error.get("hint"), str) and error["hint"] else hint
 

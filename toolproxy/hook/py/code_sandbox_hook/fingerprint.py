@@ -12,9 +12,18 @@ PLAIN = (int, float, bool, type(None))
 LONGEST_TEXT = 20
 
 
+def code_of(fn):
+    """The code of a function or method, or None."""
+    return getattr(getattr(fn, "__func__", fn), "__code__", None)
+
+
 def code_hash(fn):
     """The hash of fn's code, or "" when it has none."""
-    code = getattr(getattr(fn, "__func__", fn), "__code__", None)
+    return hash_of(code_of(fn))
+
+
+def hash_of(code):
+    """The hash of a code object, or "" for None."""
     if code is None:
         return ""
     digest = hashlib.sha256()
@@ -45,6 +54,8 @@ def bindings(fn, environment=None):
             values.append(cell.cell_contents)
         except ValueError:  # an empty cell
             values.append(cell)
+    if not values:  # most functions: the environment need not be read
+        return []
     known = set((environment if environment is not None else os.environ).values())
     return [_bound(value, known) for value in values]
 

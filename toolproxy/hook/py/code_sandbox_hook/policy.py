@@ -64,9 +64,10 @@ SETTINGS = {
 
 
 def from_environment(environment=None):
-    """The policy that the launcher's variables say, as the dictionary of Policy."""
+    """The policy that the launcher's variables say, as the dictionary of Policy.
+    An empty word says nothing: the default holds."""
     environment = os.environ if environment is None else environment
-    return {key: environment[name] for key, name in SETTINGS.items() if environment.get(name)}
+    return {key: environment[name] for key, name in SETTINGS.items() if environment.get(name, "").strip()}
 
 
 def merged(first, answer):

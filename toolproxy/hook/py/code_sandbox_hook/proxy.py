@@ -31,6 +31,7 @@ def guard(fn, framework, name=None, awaits=False, text_tool=False):
     target = state.registry.register(fn, framework, name)
     if target.decision is None:
         target.decision = decide.decide(fn, target, text_tool)
+        target.foreseen = target.decision.where == decide.SANDBOXED
     if state.greeted == -1:
         state.greeted = -2
         remote.greet()

@@ -8,7 +8,7 @@ import builtins
 import inspect
 import sys
 
-from . import classes, decode, errors, owner
+from . import classes, decode, encode, errors, groups, owner
 
 # Exceptions by which a tool speaks to its framework: module -> names.
 FRAMEWORK = {
@@ -27,17 +27,36 @@ _derived = {}
 
 def exception(error, limits):
     """The exception to raise for a tool_raised error of the wire."""
-    message = _text(error.get("message"))
-    names = [n for n in error.get("mro") or [] if isinstance(n, str)][:MOST_BASES]
-    args = _values(error.get("args"), list, limits)
-    made = _first(names, message, args)
-    _fill(made, _values(error.get("state"), dict, limits))
-    hint = _text(error.get("hint"))
-    made = _with_hint(made, message, hint) if hint else made
+    made = _member(error, limits, groups.Bounds(), 0)
     trace = _text(error.get("traceback"))
     if trace:
         made.__cause__ = errors.RemoteTraceback(trace)
     return made
+
+
+def _member(error, limits, bounds, depth):
+    """The exception of one document, its own members included."""
+    message, hint = _text(error.get("message")), _text(error.get("hint"))
+    mro = error.get("mro")
+    names = [n for n in mro if isinstance(n, str)][:MOST_BASES] if isinstance(mro, list) else []
+    group = groups.members(error.get("group"), lambda one, *where: _member(one, limits, *where), bounds, depth)
+    if group is not None:
+        return _group(names, message + "\n" + hint if hint else message, group)
+    made = _first(names, message, _values(error.get("args"), list, limits))
+    _fill(made, _values(error.get("state"), dict, limits))
+    return _with_hint(made, message, hint) if hint else made
+
+
+def _group(names, message, args):
+    """An exception group of its members, whose text is message. Members are ordinary
+    exceptions here, so that the group is one too, whatever the tool's own was."""
+    own = names[0] if names else "builtins:ExceptionGroup"
+    allowed = (_rebuildable(name, own) for name in names)
+    cls = next((found for found in allowed if found is not None and issubclass(found, groups.GROUP)), groups.GROUP)
+    if encode.class_name(cls) != own:
+        cls = _derive(own, cls)
+    made = cls(*args)
+    return made if str(made) == message else _said(cls, message, args)
 
 
 def _text(value):

@@ -21,16 +21,24 @@ class Target(object):
         self.name = name or getattr(base, "__name__", type(base).__name__)
         self.module = getattr(base, "__module__", None) or ""
         self.qualname = getattr(base, "__qualname__", self.name)
-        code = getattr(getattr(base, "__func__", base), "__code__", None)
-        self.line = code.co_firstlineno if code is not None else 0
+        self._code = fingerprint.code_of(base)
+        self._hash = None
+        self.line = self._code.co_firstlineno if self._code is not None else 0
         self.ordinal = 0
-        self.code = fingerprint.code_hash(base)
         self.partial = base is not fn and isinstance(fn, functools.partial)
         self.bound = fingerprint.bindings(base)
         self.instance = None
         self.drop = ()
         self.decision = None
+        self.foreseen = False  # what a call of it would send as the target is known before
         self.audited = 0
+
+    @property
+    def code(self):
+        """The hash of the code. Made when a call needs it: most tools are never called."""
+        if self._hash is None:
+            self._hash = fingerprint.hash_of(self._code)
+        return self._hash
 
     @property
     def base(self):

@@ -18,8 +18,8 @@ class State(object):
         self.frameworks = {}
         self.settings = policies.from_environment(environment)
         self.policy = policies.Policy(self.settings)
-        self.place = transport.Place(environment.get("CODE_SANDBOX_URL", "") or DEFAULT_URL,
-                                     environment.get("CODE_SANDBOX_TOKEN", ""))
+        self.place = transport.Place(environment.get("CODE_SANDBOX_URL", "").strip() or DEFAULT_URL,
+                                     environment.get("CODE_SANDBOX_TOKEN", "").strip())
         self.audit = audit.Audit()
         self.reset()
 

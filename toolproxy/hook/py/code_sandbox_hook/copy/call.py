@@ -7,7 +7,7 @@ import random
 import sys
 import traceback
 
-from .. import classes, decode, encode, errors, owner, policy as policies, rebuild
+from .. import classes, decode, encode, errors, groups, owner, policy as policies, rebuild
 from . import environment, prepare, state
 
 LONGEST_TRACE = 32000
@@ -35,6 +35,8 @@ class Caller(object):
         environment.READS.forget()
         try:
             value = self._value(fn, args, kwargs)
+        except errors.CannotSend as error:  # an item of a stream
+            return self._unsendable(error)
         except BaseException as error:
             return self._raised(error, before)
         return self._returned(value, before)
@@ -75,21 +77,31 @@ class Caller(object):
             encoded = encode.encode(value, self.limits)
             encode.dump(encoded, int(self.limits["result_bytes"]), "the result")
         except errors.CannotSend as error:
-            large = error.code == "too_large"
-            return self.refuse("too_large" if large else "unsandboxable",
-                               "result_too_large" if large else "result_type", str(error), "maybe")
+            return self._unsendable(error)
         self._last({"ok": True, "value": encoded}, before)
 
+    def _unsendable(self, error):
+        large = error.code == "too_large"
+        self.refuse("too_large" if large else "unsandboxable", "result_too_large" if large else "result_type",
+                    str(error), "maybe")
+
     def _raised(self, error, before):
-        message = _said(error)
-        told = {"kind": "tool_raised", "type": encode.class_name(type(error)),
-                "mro": [encode.class_name(c) for c in type(error).__mro__ if c is not object][:64],
-                "message": message, "args": self._plain(list(error.args)), "state": self._plain(_attributes(error)),
-                "traceback": _trace(error)}
-        hint, names = self._hint(error, message)
+        told = self._told(error, groups.Bounds(), 0)
+        told.update({"kind": "tool_raised", "traceback": _trace(error)})
+        hint, names = self._hint(error, told["message"])
         if hint:
             told["hint"], told["withheld"] = hint, names
         self._last({"ok": False, "error": told}, before)
+
+    def _told(self, error, bounds, depth):
+        """One exception as a document, the members of a group included."""
+        told = {"type": encode.class_name(type(error)), "message": _said(error),
+                "mro": [encode.class_name(c) for c in type(error).__mro__ if c is not object][:64],
+                "args": self._plain(list(error.args)), "state": self._plain(_attributes(error))}
+        group = groups.told(error, self._told, bounds, depth)
+        if group is not None:
+            told["args"], told["group"] = None, group
+        return told
 
     def _plain(self, value):
         """Typed JSON where there is one, else nothing."""

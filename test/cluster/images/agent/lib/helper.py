@@ -1,0 +1,2 @@
+"""On the PYTHONPATH that the image sets."""
+VALUE = 7
