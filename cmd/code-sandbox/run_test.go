@@ -18,12 +18,19 @@ import (
 // One real service answers all of these.
 func TestRun(t *testing.T) {
 	s := serve(t, "--memory", "128MiB", "--output", "64KiB")
-	t.Run("exit codes", func(t *testing.T) { s.exitCodes(t) })
-	t.Run("input", func(t *testing.T) { s.input(t) })
-	t.Run("files", func(t *testing.T) { s.filesBack(t) })
-	t.Run("streaming", func(t *testing.T) { s.streaming(t) })
-	t.Run("long output", func(t *testing.T) { s.longOutput(t) })
-	t.Run("interrupt", func(t *testing.T) { s.interrupt(t) })
+	f := func(name string, test func(*localService, *testing.T)) {
+		t.Run(name, func(t *testing.T) {
+			own := *s
+			own.T = t // what fails is this test, not the one above it
+			test(&own, t)
+		})
+	}
+	f("exit codes", (*localService).exitCodes)
+	f("input", (*localService).input)
+	f("files", (*localService).filesBack)
+	f("streaming", (*localService).streaming)
+	f("long output", (*localService).longOutput)
+	f("interrupt", (*localService).interrupt)
 }
 
 func (s *localService) exitCodes(t *testing.T) {

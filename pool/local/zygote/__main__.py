@@ -23,6 +23,7 @@ import base64
 import gc
 import json
 import os
+import select
 import signal
 import socket
 import struct
@@ -40,8 +41,7 @@ MSG_CMSG_CLOEXEC = 0x40000000
 INIT = "/init"
 OOM_SCORE = 500  # of 1000
 BOOTSTRAP = "/bootstrap.pyc"
-SIGCHLD, SIG_BLOCK, SIG_UNBLOCK = int(signal.SIGCHLD), int(signal.SIG_BLOCK), int(signal.SIG_UNBLOCK)
-CHILD = (SIGCHLD,)
+SIGCHLD = int(signal.SIGCHLD)
 
 
 class Zygote:
@@ -88,31 +88,40 @@ class Zygote:
         return os.waitpid(pid, 0)[1] == 0
 
     def serve(self):
-        signal.signal(signal.SIGCHLD, self.reap)
+        deaths = notice_deaths()
         bootstrap.rehearse()
         linux.count_threads(self.proc)
         os.close(self.proc)
         gc.collect()
         self._holes = heap.fill()
         gc.freeze()  # a collection in a sandbox leaves the shared pages shared
+        ready = select.poll()
+        ready.register(self.channel, select.POLLIN)
+        ready.register(deaths, select.POLLIN)
         while True:
-            message, ancillary, _, _ = self.channel.recvmsg(64, socket.CMSG_SPACE(32), MSG_CMSG_CLOEXEC)
-            if not message:
-                os._exit(0)  # the service has gone
-            fds = array.array("i")
-            fds.frombytes(ancillary[0][2])
-            try:
-                self.spawn(message, list(fds))
-            except OSError as e:
-                self.channel.send(b"X" + message + str(e).encode()[:500])
-            for fd in fds:
-                os.close(fd)
+            for fd, _ in ready.poll():
+                if fd == deaths:
+                    os.read(deaths, 4096)
+                    self.reap()
+                else:
+                    self.answer()
+
+    def answer(self):
+        message, ancillary, _, _ = self.channel.recvmsg(64, socket.CMSG_SPACE(32), MSG_CMSG_CLOEXEC)
+        if not message:
+            os._exit(0)  # the service has gone
+        fds = array.array("i")
+        fds.frombytes(ancillary[0][2])
+        try:
+            self.spawn(message, list(fds))
+        except OSError as e:
+            self.channel.send(b"X" + message + str(e).encode()[:500])
+        for fd in fds:
+            os.close(fd)
 
     def spawn(self, name, fds):
         if "pids" in self.layers:
             linux.unshare(linux.NEWPID)  # for the children to come; not for us
-        # An exit is told after the birth: no child is reaped until then.
-        _signal.pthread_sigmask(SIG_BLOCK, CHILD)
         try:
             init = self.start_init()
             pid = linux.fork()
@@ -121,13 +130,12 @@ class Zygote:
             self.running[pid] = name
             self.announce(name, init, pid)
         finally:
-            _signal.pthread_sigmask(SIG_UNBLOCK, CHILD)
             if "pids" in self.layers:
                 linux.enter_namespace(self.pid_namespace, linux.NEWPID)
 
     def start_init(self):
         actions = [(os.POSIX_SPAWN_DUP2, self.liveness, 0), (os.POSIX_SPAWN_CLOSE, 1), (os.POSIX_SPAWN_CLOSE, 2)]
-        return os.posix_spawn(INIT, ["init"], {}, file_actions=actions, setsigmask=[], setsigdef=CHILD)
+        return os.posix_spawn(INIT, ["init"], {}, file_actions=actions, setsigmask=[], setsigdef=(SIGCHLD,))
 
     def announce(self, name, init, pid):
         handles = [os.pidfd_open(init), os.pidfd_open(pid)]
@@ -141,8 +149,8 @@ class Zygote:
         if "users" in self.layers:
             self.config["host_id"] += int.from_bytes(name, "little") % self.config["host_ids"]
         try:
+            _signal.set_wakeup_fd(-1)
             _signal.signal(SIGCHLD, _signal.SIG_DFL)
-            _signal.pthread_sigmask(SIG_UNBLOCK, CHILD)
             sandbox.enter(self.config, self.layers, self.filter, control, fds[1], fds[2], fds[3:])
         except BaseException as e:
             # Before _descriptors has run control is fds[0], afterwards CONTROL; only one is a socket.
@@ -155,7 +163,7 @@ class Zygote:
         finally:
             os._exit(99)
 
-    def reap(self, signum, frame):
+    def reap(self):
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -176,6 +184,18 @@ def compiled_bootstrap():
     spec = importlib.util.find_spec("bootstrap")
     code = compile(spec.loader.get_source("bootstrap"), BOOTSTRAP, "exec", dont_inherit=True)
     return importlib.util.MAGIC_NUMBER + struct.pack("<III", 0, 0, 0) + marshal.dumps(code)
+
+
+def notice_deaths():
+    """Returns a descriptor that can be read when a child has ended.
+
+    It stays readable until it is read. An interrupted call would not do: a child
+    that ends just before a call that blocks does not interrupt it.
+    """
+    deaths, note = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(note, warn_on_full_buffer=False)
+    signal.signal(SIGCHLD, lambda *_: None)  # one without a handler is not noted
+    return deaths
 
 
 def own_descriptors():
