@@ -21,10 +21,13 @@ _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _SYS_MOUNT_SETATTR = 442
 _SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}[os.uname().machine]
 _SIOCSIFFLAGS, _IFF_UP_RUNNING = 0x8914, 0x1 | 0x40
+_LOOPBACK_UP = struct.pack("16sH14x", b"lo", _IFF_UP_RUNNING)
 _CAPABILITY_VERSION_3 = 0x20080522
 _LAST_CAPABILITY = 63  # beyond what any kernel has; the surplus is refused
 
 _libc = ctypes.CDLL(None, use_errno=True)
+for _name in ("capset", "prctl", "sethostname"):
+    getattr(_libc, _name)  # it is kept: otherwise each fork, the first to use it, would look it up
 try:
     _fork = ctypes.PyDLL(None)._Fork  # holds the interpreter's lock, as os.fork does
 except AttributeError:  # a C library before 2021
@@ -101,8 +104,9 @@ class Filter:
         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.addressof(self._fprog))
 
 
-def loopback_up(sock):
-    fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", _IFF_UP_RUNNING))
+def loopback_up(fd):
+    # Of bytes ioctl would raise, and catch, that they cannot be written to.
+    fcntl.ioctl(fd, _SIOCSIFFLAGS, bytearray(_LOOPBACK_UP))
 
 
 class Hooks:
