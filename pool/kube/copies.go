@@ -26,6 +26,8 @@ import (
 const (
 	// retryAgent is when a pod may be as far as its copies need it.
 	retryAgent = time.Second
+	// statusBound bounds the wait for a pod's status to say what its container runs.
+	statusBound = 10 * time.Second
 	// nodeBound bounds the question which processor a node has.
 	nodeBound = 2 * time.Second
 	// policiesBound bounds the wait for the first look at a namespace's policies.
@@ -185,8 +187,26 @@ func sizeOf(c *wire.Copy) int {
 	return size
 }
 
-// agent is what the copies of a caller's container are made of.
+// agent is what the copies of a caller's container are made of. A program may call
+// before its node has told what it runs: that is waited for.
 func (c *Copies) agent(ctx context.Context, caller pool.Caller, container string) (*agent, *api.Error) {
+	ctx, cancel := context.WithTimeout(ctx, statusBound)
+	defer cancel()
+	for {
+		changed := c.directory.change()
+		a, err := c.readAgent(ctx, caller, container)
+		if err == nil || err.Code != api.NoCapacity || err.Reason != reasonDigest {
+			return a, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+func (c *Copies) readAgent(ctx context.Context, caller pool.Caller, container string) (*agent, *api.Error) {
 	p := c.directory.podOf(caller)
 	if p == nil {
 		return nil, api.Errorf(api.NoCapacity, "cannot copy the agent: its pod is not known, or is ending").After(retryAgent)

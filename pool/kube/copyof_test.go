@@ -55,6 +55,34 @@ func TestCopyIsOfTheCaller(t *testing.T) {
 	})
 }
 
+// An agent may call before its node has told what it runs.
+func TestCopyWaitsForStatus(t *testing.T) {
+	f := func(told, took time.Duration, code api.Code) {
+		t.Helper()
+		inTown(t, func(o *town) {
+			o.change(func(p *corev1.Pod) { p.ResourceVersion, p.Status.ContainerStatuses = "8", nil })
+			asked := time.Now()
+			go func() {
+				time.Sleep(told)
+				status := agentPod().Status.ContainerStatuses
+				o.change(func(p *corev1.Pod) { p.ResourceVersion, p.Status.ContainerStatuses = "9", status })
+			}()
+			_, err := o.template(testProgram())
+			if waited := time.Since(asked); waited < took || waited > took+time.Second {
+				t.Errorf("the answer %v came after %s", err, waited)
+			}
+			if code == "" && err != nil {
+				t.Error(err)
+			} else if code != "" {
+				o.refused(err, reasonDigest, code)
+			}
+			time.Sleep(told)
+		})
+	}
+	f(3*time.Second, 3*time.Second, "")
+	f(time.Minute, statusBound, api.NoCapacity)
+}
+
 func TestCopyMemory(t *testing.T) {
 	inTown(t, func(o *town) {
 		f := func(version, memory string, want int64) {

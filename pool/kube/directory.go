@@ -202,6 +202,13 @@ func callerOf(namespace, pod, uid string) pool.Caller {
 	return pool.Caller{Tenant: namespace, Name: pod + "." + uid}
 }
 
+// change is closed when any pod is seen anew.
+func (d *directory) change() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.changed
+}
+
 // podOf is the living pod that a caller is; nil when it is not known any more.
 func (d *directory) podOf(c pool.Caller) *corev1.Pod {
 	d.mu.Lock()

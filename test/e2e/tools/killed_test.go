@@ -48,10 +48,11 @@ func (p *platform) testKilled(t *testing.T) {
 			"tool-functions", "bodies:told", "grants", "told=world.example:80", "tool-memory", "128Mi"))
 	}
 	p.agents.EventuallyIn(patience, "the bodies run", func(ctx context.Context) error {
-		if ran, err := p.ran(ctx, run); err != nil || len(ran) < 20 {
-			return fmt.Errorf("%d have begun, %w", len(ran), err)
+		ran, err := p.ran(ctx, run)
+		if err == nil && len(ran) < 20 {
+			err = fmt.Errorf("%d have begun", len(ran))
 		}
-		return nil
+		return err
 	})
 	p.system.Kill(p.serving(t), "pool")
 	values, maybe := 0, 0
