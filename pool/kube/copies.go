@@ -26,7 +26,8 @@ import (
 const (
 	// retryAgent is when a pod may be as far as its copies need it.
 	retryAgent = time.Second
-	// statusBound bounds the wait for a pod's status to say what its container runs.
+	// statusBound bounds the wait for a pod's status to say what its container runs,
+	// before the wait for a sandbox begins.
 	statusBound = 10 * time.Second
 	// nodeBound bounds the question which processor a node has.
 	nodeBound = 2 * time.Second
@@ -143,7 +144,7 @@ func (c *Copies) Template(ctx context.Context, caller pool.Caller, program *wire
 	if size > maxProgram {
 		return pool.Template{}, api.Errorf(api.TooLarge, "the copy's description has %d bytes, over the limit of %d", size, maxProgram)
 	}
-	a, err := c.agent(ctx, caller, program.Container)
+	a, err := c.agentSoon(ctx, caller, program.Container)
 	if err != nil {
 		return pool.Template{}, err
 	}
@@ -187,26 +188,29 @@ func sizeOf(c *wire.Copy) int {
 	return size
 }
 
-// agent is what the copies of a caller's container are made of. A program may call
-// before its node has told what it runs: that is waited for.
-func (c *Copies) agent(ctx context.Context, caller pool.Caller, container string) (*agent, *api.Error) {
-	ctx, cancel := context.WithTimeout(ctx, statusBound)
-	defer cancel()
+// agentSoon is agent, for a program that may call before its node has told what it
+// runs: that is waited for.
+func (c *Copies) agentSoon(ctx context.Context, caller pool.Caller, container string) (*agent, *api.Error) {
+	late := time.NewTimer(statusBound)
+	defer late.Stop()
 	for {
 		changed := c.directory.change()
-		a, err := c.readAgent(ctx, caller, container)
+		a, err := c.agent(ctx, caller, container)
 		if err == nil || err.Code != api.NoCapacity || err.Reason != reasonDigest {
 			return a, err
 		}
 		select {
 		case <-changed:
+		case <-late.C:
+			return nil, err
 		case <-ctx.Done():
 			return nil, err
 		}
 	}
 }
 
-func (c *Copies) readAgent(ctx context.Context, caller pool.Caller, container string) (*agent, *api.Error) {
+// agent is what the copies of a caller's container are made of.
+func (c *Copies) agent(ctx context.Context, caller pool.Caller, container string) (*agent, *api.Error) {
 	p := c.directory.podOf(caller)
 	if p == nil {
 		return nil, api.Errorf(api.NoCapacity, "cannot copy the agent: its pod is not known, or is ending").After(retryAgent)

@@ -61,8 +61,9 @@ func TestCopyWaitsForStatus(t *testing.T) {
 		t.Helper()
 		inTown(t, func(o *town) {
 			o.change(func(p *corev1.Pod) { p.ResourceVersion, p.Status.ContainerStatuses = "8", nil })
-			asked := time.Now()
+			asked, done := time.Now(), make(chan struct{})
 			go func() {
+				defer close(done)
 				time.Sleep(told)
 				status := agentPod().Status.ContainerStatuses
 				o.change(func(p *corev1.Pod) { p.ResourceVersion, p.Status.ContainerStatuses = "9", status })
@@ -76,11 +77,22 @@ func TestCopyWaitsForStatus(t *testing.T) {
 			} else if code != "" {
 				o.refused(err, reasonDigest, code)
 			}
-			time.Sleep(told)
+			<-done
 		})
 	}
 	f(3*time.Second, 3*time.Second, "")
 	f(time.Minute, statusBound, api.NoCapacity)
+	// Of one that is gone meanwhile nothing more comes.
+	inTown(t, func(o *town) {
+		o.change(func(p *corev1.Pod) { p.ResourceVersion, p.Status.ContainerStatuses = "8", nil })
+		asked := time.Now()
+		time.AfterFunc(time.Second, func() { o.copies.directory.leave("agents") })
+		_, err := o.template(testProgram())
+		o.refused(err, "", api.NoCapacity)
+		if waited := time.Since(asked); waited > 2*time.Second {
+			t.Errorf("it was waited for for %s", waited)
+		}
+	})
 }
 
 func TestCopyMemory(t *testing.T) {

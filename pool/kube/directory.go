@@ -150,6 +150,7 @@ func (d *directory) leave(namespace string) {
 			delete(d.pods, name)
 		}
 	}
+	d.tell()
 	d.log.Info("namespace is enrolled no more", "namespace", namespace)
 }
 
@@ -177,8 +178,7 @@ func (d *directory) seen(p *corev1.Pod) {
 	if r.leaving {
 		d.ended(p)
 	}
-	close(d.changed)
-	d.changed = make(chan struct{})
+	d.tell()
 }
 
 func (d *directory) gone(p *corev1.Pod) {
@@ -187,7 +187,14 @@ func (d *directory) gone(p *corev1.Pod) {
 	if r := d.pods[nameOf(p)]; r != nil && r.uid == p.UID {
 		delete(d.pods, nameOf(p))
 		d.ended(p)
+		d.tell()
 	}
+}
+
+// tell wakes those who wait for a change. The caller holds the lock.
+func (d *directory) tell() {
+	close(d.changed)
+	d.changed = make(chan struct{})
 }
 
 // ended tells of a pod that calls no more.
@@ -202,7 +209,7 @@ func callerOf(namespace, pod, uid string) pool.Caller {
 	return pool.Caller{Tenant: namespace, Name: pod + "." + uid}
 }
 
-// change is closed when any pod is seen anew.
+// change is closed at the next change.
 func (d *directory) change() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -195,6 +195,7 @@ def notice_deaths():
     deaths, note = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(note, warn_on_full_buffer=False)
     signal.signal(SIGCHLD, lambda *_: None)  # one without a handler is not noted
+    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (SIGCHLD,))  # whoever started us may have blocked it
     return deaths
 
 
