@@ -12,6 +12,7 @@ const wall = 0x40000000
 // loses a parent becomes its child.
 type tree struct {
 	leader int                     // the interpreter
+	spare  headroom                // until it has ended
 	exited chan syscall.WaitStatus // how the interpreter ended, once
 	gone   chan struct{}           // closed when no process is left
 }
@@ -19,7 +20,9 @@ type tree struct {
 // watchTree reaps every child from now on. Nothing else of this process may
 // wait for one.
 func watchTree(leader int) *tree {
-	t := &tree{leader: leader, exited: make(chan syscall.WaitStatus, 1), gone: make(chan struct{})}
+	t := &tree{
+		leader: leader, spare: newHeadroom(), exited: make(chan syscall.WaitStatus, 1), gone: make(chan struct{}),
+	}
 	go t.reap()
 	return t
 }
@@ -34,6 +37,7 @@ func (t *tree) reap() {
 		case err != nil: // ECHILD: none is left, and so no descendant either
 			return
 		case pid == t.leader:
+			t.spare.give()
 			t.exited <- status
 		}
 	}
