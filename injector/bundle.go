@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/time/rate"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -106,7 +107,7 @@ func (b *bundle) sync(ctx context.Context, store cache.Store) error {
 	}
 	webhook := found.(*admissionregistrationv1.MutatingWebhookConfiguration)
 	b.written.Store(believes(webhook, b.ca()))
-	if b.news(webhook) || len(bundleOps(webhook, b.whom(webhook, time.Now()))) > 0 {
+	if b.news(webhook) || len(patchOf(webhook, b.whom(webhook, time.Now())).Webhooks) > 0 {
 		return b.write(ctx, webhook)
 	}
 	return nil
@@ -123,20 +124,25 @@ func (b *bundle) write(ctx context.Context, webhook *admissionregistrationv1.Mut
 		return fmt.Errorf("cannot read anew the authority that replicas share: %w", err)
 	}
 	now := time.Now()
-	ops := bundleOps(webhook, b.whom(webhook, now))
-	if len(ops) == 0 {
+	patch := patchOf(webhook, b.whom(webhook, now))
+	if len(patch.Webhooks) == 0 {
 		b.written.Store(believes(webhook, b.ca()))
 		return nil
 	}
 	if !b.limit.Allow() {
 		return fmt.Errorf("somebody writes another caBundle into the MutatingWebhookConfiguration %q again and again: leave it to the injector", b.name)
 	}
-	raw, err := json.Marshal(ops)
+	raw, err := json.Marshal(patch)
 	if err != nil {
 		return fmt.Errorf("cannot write the patch: %w", err)
 	}
-	_, err = b.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Patch(ctx, b.name, types.JSONPatchType, raw,
+	_, err = b.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Patch(ctx, b.name, types.StrategicMergePatchType, raw,
 		metav1.PatchOptions{FieldManager: fieldManager})
+	if apierrors.IsConflict(err) {
+		b.metrics.bundles.WithLabelValues("conflict").Inc()
+		b.log.Debug("somebody was faster, who may be another replica", "webhook", b.name)
+		return nil // the watch tells what is there now
+	}
 	b.metrics.bundles.WithLabelValues(okOr(err)).Inc()
 	if err != nil {
 		return fmt.Errorf("cannot patch the MutatingWebhookConfiguration %q: %w", b.name, err)
@@ -154,20 +160,34 @@ func believes(c *admissionregistrationv1.MutatingWebhookConfiguration, ca []byte
 	})
 }
 
-// bundleOps is what makes the configuration's webhooks believe ca. The resource
-// version is tested, since a webhook is named by its place in the list.
-func bundleOps(c *admissionregistrationv1.MutatingWebhookConfiguration, ca []byte) []Op {
-	if len(ca) == 0 {
-		return nil
-	}
-	var ops []Op
-	for i, w := range c.Webhooks {
-		if !same(string(w.ClientConfig.CABundle), string(ca)) {
-			ops = append(ops, Op{"add", fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", i), ca})
+// bundlePatch is a strategic merge patch, which names webhooks. It holds for one
+// version of the configuration: of another, there is a conflict.
+type bundlePatch struct {
+	Metadata versioned      `json:"metadata"`
+	Webhooks []webhookPatch `json:"webhooks"`
+}
+
+type versioned struct {
+	ResourceVersion string `json:"resourceVersion"`
+}
+
+type webhookPatch struct {
+	Name         string       `json:"name"`
+	ClientConfig clientConfig `json:"clientConfig"`
+}
+
+type clientConfig struct {
+	CABundle []byte `json:"caBundle"`
+}
+
+// patchOf is what makes the configuration's webhooks believe ca; it has none where
+// all do.
+func patchOf(c *admissionregistrationv1.MutatingWebhookConfiguration, ca []byte) bundlePatch {
+	patch := bundlePatch{Metadata: versioned{c.ResourceVersion}}
+	for _, w := range c.Webhooks {
+		if len(ca) > 0 && !same(string(w.ClientConfig.CABundle), string(ca)) {
+			patch.Webhooks = append(patch.Webhooks, webhookPatch{w.Name, clientConfig{ca}})
 		}
 	}
-	if len(ops) == 0 {
-		return nil
-	}
-	return append([]Op{{"test", "/metadata/resourceVersion", c.ResourceVersion}}, ops...)
+	return patch
 }

@@ -115,6 +115,7 @@ func (m *metrics) start() {
 		m.audits.WithLabelValues(result)
 		m.bundles.WithLabelValues(result)
 	}
+	m.bundles.WithLabelValues("conflict")
 }
 
 func (m *metrics) answered(a answer, took time.Duration) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -185,6 +186,22 @@ runner fails
 /tmp/x works
 /dev/shm/x works
 `
+
+// A program that fails for want of a network is told so, as on one machine, however
+// the cluster closes it.
+func TestDialledOutside(t *testing.T) {
+	s := newSite(t, true)
+	d := s.driver(t, nil)
+	f := func(code string, outcomes ...wire.Outcome) {
+		t.Helper()
+		res, err := s.box(t, d, s.template()).Run(t.Context(), &wire.Request{Code: code, TimeoutSeconds: 3}, nil)
+		if err != nil || !slices.Contains(outcomes, res.Outcome) || !slices.Equal(res.Denied, []wire.Denial{wire.DeniedNetwork}) {
+			t.Errorf("%s:\ngot %+v, %v", code, res, err)
+		}
+	}
+	f("import urllib.request\nurllib.request.urlopen('http://world.example/', timeout=1)", wire.Failed)
+	f("import socket\nsocket.create_connection(('"+cluster.WorldIP+"', 80))", wire.Failed, wire.Timeout)
+}
 
 // Without DNS a lookup fails, and fails at once.
 func TestNoDNS(t *testing.T) {

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,7 @@ type exception struct {
 	Module     string   `json:"module"`
 	Message    string   `json:"message"`
 	Forking    bool     `json:"forking"` // what raised it makes processes
+	Dialled    string   `json:"dialled"` // the host that what raised it connects to
 }
 
 func (e exception) is(class string) bool { return slices.Contains(e.Bases, class) }
@@ -37,6 +39,7 @@ func (e exception) is(class string) bool { return slices.Contains(e.Bases, class
 // ending is all that is known of how a program ended.
 type ending struct {
 	timeout  time.Duration // set when the deadline ended it
+	last     *record       // then: what it said of where it was, if it did
 	record   *record
 	status   syscall.WaitStatus // when there is no record
 	oomKills bool
@@ -56,9 +59,7 @@ func (e ending) verdict() verdict {
 	case e.oomKills:
 		return e.outOfMemory()
 	case e.timeout > 0:
-		return verdict{wire.Timeout, 128 + int(syscall.SIGKILL), fmt.Sprintf(
-			"The program did not end within its timeout of %g s; timeout_seconds may be at most %g.",
-			e.timeout.Seconds(), e.limits.MaxRun.Seconds()), nil}
+		return e.timedOut()
 	case e.record == nil && e.status.Signaled():
 		sig := e.status.Signal()
 		return verdict{wire.Killed, 128 + int(sig), fmt.Sprintf("The program was ended by signal %d (%s).", int(sig), sig), nil}
@@ -77,6 +78,18 @@ func exited(code int) verdict {
 		outcome = wire.Failed
 	}
 	return verdict{outcome, code, fmt.Sprintf("The program ended with exit code %d.", code), nil}
+}
+
+// timedOut is the end of a program by its deadline.
+func (e ending) timedOut() verdict {
+	v := verdict{wire.Timeout, 128 + int(syscall.SIGKILL), fmt.Sprintf(
+		"The program did not end within its timeout of %g s; timeout_seconds may be at most %g.",
+		e.timeout.Seconds(), e.limits.MaxRun.Seconds()), nil}
+	if e.last != nil && len(e.last.Errors) > 0 && e.last.Errors[0].dialsOut() {
+		v.denied = []wire.Denial{wire.DeniedNetwork}
+		v.reason += " It was connecting to another machine. " + noNetwork
+	}
+	return v
 }
 
 // outOfMemory is the end of a program of which the limit ended any process:
@@ -141,6 +154,25 @@ func (e ending) limitHit(x exception) (wire.Outcome, string) {
 	return "", ""
 }
 
+// noNetwork says what to do without one.
+const noNetwork = "A sandbox has no network but DNS lookups; give it data with files or stdin."
+
+// dialsOut says whether what raised the exception was connecting to another machine.
+func (e exception) dialsOut() bool {
+	addr, err := netip.ParseAddr(e.Dialled)
+	if err != nil {
+		return e.Dialled != "" && e.Dialled != "localhost"
+	}
+	return !addr.Unmap().IsLoopback() && !addr.IsUnspecified()
+}
+
+// unanswered says whether the exception is what a server that is down looks like,
+// and so does a network that a firewall closes.
+func (e exception) unanswered() bool {
+	errno := syscall.Errno(e.Errno)
+	return errno == syscall.ECONNREFUSED || errno == syscall.ETIMEDOUT || e.is("TimeoutError") || e.is("timeout")
+}
+
 // denied says whether the exception is something a sandbox refuses by design,
 // and what to do about it.
 func denied(x exception) (wire.Denial, string) {
@@ -149,8 +181,8 @@ func denied(x exception) (wire.Denial, string) {
 	case x.is("ModuleNotFoundError") && x.Module != "":
 		return wire.DeniedPackage, fmt.Sprintf(
 			"There is no module %q in the sandbox, and nothing can be installed from inside: it has no network.", clip(x.Module, 100))
-	case x.is("gaierror") || errno == syscall.ENETUNREACH || errno == syscall.EHOSTUNREACH:
-		return wire.DeniedNetwork, "A sandbox has no network but DNS lookups; give it data with files or stdin."
+	case x.is("gaierror") || errno == syscall.ENETUNREACH || errno == syscall.EHOSTUNREACH, x.unanswered() && x.dialsOut():
+		return wire.DeniedNetwork, noNetwork
 	case errno == syscall.EROFS, (errno == syscall.EACCES || errno == syscall.EPERM) && x.Path != "" && !x.Unreadable:
 		return wire.DeniedFilesystem, "Only the working directory and /tmp can be written."
 	case errno == syscall.EACCES && x.Unreadable, errno == syscall.EPERM, errno == syscall.ENOSYS, errno == syscall.EAFNOSUPPORT:

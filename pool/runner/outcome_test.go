@@ -66,6 +66,20 @@ func TestVerdict(t *testing.T) {
 	// The cause may be further down.
 	f(ending{record: raised(exception{Type: "URLError", Bases: []string{"URLError"}}, exception{Type: "gaierror", Bases: []string{"gaierror", "OSError"}, Errno: -3})},
 		wire.Failed, 1, "no network", wire.DeniedNetwork)
+	// A server that is down, and a network that a firewall closes, elsewhere and here.
+	refused := func(host string) *record {
+		return raised(exception{Type: "ConnectionRefusedError", Bases: []string{"OSError"}, Errno: int(syscall.ECONNREFUSED), Dialled: host})
+	}
+	for _, host := range []string{"192.0.2.1", "2001:db8::1", "world.example", "::ffff:192.0.2.1"} {
+		f(ending{record: refused(host)}, wire.Failed, 1, "no network", wire.DeniedNetwork)
+		f(ending{timeout: time.Second, last: refused(host)}, wire.Timeout, 137, "timeout of 1 s; timeout_seconds may be at most 300. It was connecting", wire.DeniedNetwork)
+	}
+	for _, host := range []string{"", "127.0.0.1", "::1", "0.0.0.0", "localhost", "::ffff:127.0.0.1"} {
+		f(ending{record: refused(host)}, wire.Failed, 1, "uncaught ConnectionRefusedError.")
+		f(ending{timeout: time.Second, last: refused(host)}, wire.Timeout, 137, "timeout of 1 s; timeout_seconds may be at most")
+	}
+	f(ending{record: raised(exception{Type: "ConnectionResetError", Bases: []string{"OSError"}, Errno: int(syscall.ECONNRESET), Dialled: "192.0.2.1"})},
+		wire.Failed, 1, "uncaught ConnectionResetError.")
 }
 
 // A record is hostile: nothing in it may grow or break an answer.

@@ -153,7 +153,7 @@ func (r *run) wait(ctx context.Context, timeout time.Duration) (ending, error) {
 			return end, nil
 		case <-deadline.C:
 			end.timeout = timeout
-			r.interrupt(records)
+			end.last = r.interrupt(records)
 			r.killAndDrain()
 			return end, nil
 		case <-ctx.Done():
@@ -182,16 +182,18 @@ func (r *run) lastRecord(records <-chan *record) *record {
 	return <-records // closed without one when there is none
 }
 
-// interrupt lets the program flush what it has buffered.
-func (r *run) interrupt(records <-chan *record) {
+// interrupt lets the program flush what it has buffered, and say what it was at.
+func (r *run) interrupt(records <-chan *record) *record {
 	r.Interrupt()
 	grace := time.NewTimer(interruptGrace)
 	defer grace.Stop()
 	select {
-	case <-records:
+	case rec := <-records:
+		return rec
 	case <-r.Exited:
 	case <-grace.C:
 	}
+	return nil
 }
 
 func (r *run) killAndDrain() {

@@ -10,14 +10,14 @@ reads the record bounds and checks it, and takes nothing in it for more than the
 program's own word about itself.
 
 Frames on the control socket are a 4-byte big-endian length and that much JSON.
-Python 3.8 and newer, standard library only.
+Python 3.8 and newer, standard library only. It is one module with what is in
+causes.py, which stands before it: interpreters are given one source.
 """
 
 import _signal  # signal wraps its functions in enumerations, which each fork would pay for
 import ast
 import atexit
 import base64
-import errno
 import gc
 import io
 import json
@@ -37,9 +37,6 @@ MAIN = "main.py"
 # syntax tree that finding it takes would eat the program's own memory.
 VALUE_SOURCE_BYTES = 128 << 10
 VALUE_CHARS = 64 << 10
-# Names in code that makes processes, as os, subprocess, pty and multiprocessing have them.
-FORKS = frozenset(("fork", "forkpty", "posix_spawn", "posix_spawnp", "fork_exec", "_fork_exec"))
-DISPLAY = sys.__excepthook__
 
 # The runner sends this signal at the deadline: what is buffered gets out.
 INTERRUPT = int(signal.SIGRTMAX)
@@ -253,7 +250,9 @@ def _install_interrupt(control, owner):
         if os.getpid() != owner:
             return
         _flush()
-        _try(_send_record, control, {"exit_code": 128 + signal.SIGKILL})
+        record = {"exit_code": 128 + signal.SIGKILL}
+        _try(lambda: record.update(errors=[{"dialled": _dialled(frame)}]))
+        _try(_send_record, control, record)
         os._exit(0)
 
     _signal.signal(INTERRUPT, on_interrupt)
@@ -321,75 +320,6 @@ def _exit_code(code):
     _flush()
     _try(print, code, file=sys.stderr)
     return 1
-
-
-def _errors(e):
-    """What the runner needs to name the cause: e, then what it came from."""
-    errors = []
-    while e is not None and len(errors) < 8:
-        errors.append(_error(e))
-        e = e.__cause__ or e.__context__
-    return errors
-
-
-def _error(e):
-    error = {"type": type(e).__name__[:200], "bases": [c.__name__[:200] for c in type(e).__mro__[:64]]}
-    if isinstance(e, OSError):
-        error["errno"] = e.errno if isinstance(e.errno, int) else 0
-        error["path"] = e.filename[:400] if isinstance(e.filename, str) else ""
-        if e.errno in (errno.EACCES, errno.EPERM) and isinstance(e.filename, str):
-            error["unreadable"] = _unreadable(e.filename)
-    if isinstance(e, BlockingIOError):
-        error["forking"] = _forking(e.__traceback__)
-    if isinstance(e, ImportError):
-        error["module"] = e.name[:200] if isinstance(e.name, str) else ""
-    if isinstance(e, RuntimeError):
-        error["message"] = str(e)[:200]
-    return error
-
-
-def _unreadable(path):
-    """Whether the path is there and may not be read: then it need not have been a write that was refused."""
-    try:
-        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC))
-    except OSError as e:
-        return e.errno in (errno.EACCES, errno.EPERM) and os.path.lexists(path)
-    except ValueError:
-        pass
-    return False
-
-
-def _forking(tb):
-    """Whether the code that raised makes processes: a pipe that is empty raises the same error."""
-    while tb is not None and tb.tb_next is not None:
-        tb = tb.tb_next
-    return tb is not None and not FORKS.isdisjoint(tb.tb_frame.f_code.co_names)
-
-
-def _show(e, path):
-    """Prints the traceback as the interpreter would, with the program's own hook."""
-    _flush()
-    hook = getattr(sys, "excepthook", None)
-    if hook is not None or "excepthook" in sys.__dict__:
-        try:
-            hook(type(e), _trim(e, path), e.__traceback__)
-            return
-        except BaseException as failed:
-            failed.__context__ = None  # that it came of handling e is our doing
-            _try(print, "Error in sys.excepthook:", file=sys.stderr)
-            _try(DISPLAY, type(failed), _trim(failed, path), failed.__traceback__)
-            _try(print, "\nOriginal exception was:", file=sys.stderr)
-    else:
-        _try(print, "sys.excepthook is missing", file=sys.stderr)
-    _try(DISPLAY, type(e), _trim(e, path), e.__traceback__)
-
-
-def _trim(e, path):
-    """e with its traceback from the program's first frame on; a syntax error has none."""
-    tb = e.__traceback__
-    while tb is not None and tb.tb_frame.f_code.co_filename != path:
-        tb = tb.tb_next
-    return e.with_traceback(tb)
 
 
 def _finish(code, work):

@@ -2,12 +2,20 @@
 // sandbox beside hostile code.
 package python
 
-import _ "embed"
+import (
+	_ "embed"
+	"slices"
+)
 
-// Bootstrap is the module that runs one program in a started interpreter.
-//
+//go:embed causes.py
+var causes []byte
+
 //go:embed bootstrap.py
-var Bootstrap []byte
+var bootstrap []byte
+
+// Bootstrap is the module that runs one program in a started interpreter: two files in
+// one source, since some interpreters get it by a descriptor and find no other beside it.
+var Bootstrap = slices.Concat(causes, []byte("\n\n"), bootstrap)
 
 // Pod is the program that makes the interpreter of a pod ready. It finds what it
 // is told under the name "told".
