@@ -191,16 +191,18 @@ runner fails
 // the cluster closes it.
 func TestDialledOutside(t *testing.T) {
 	s := newSite(t, true)
-	d := s.driver(t, nil)
-	f := func(code string, outcomes ...wire.Outcome) {
-		t.Helper()
-		res, err := s.box(t, d, s.template()).Run(t.Context(), &wire.Request{Code: code, TimeoutSeconds: 3}, nil)
-		if err != nil || !slices.Contains(outcomes, res.Outcome) || !slices.Equal(res.Denied, []wire.Denial{wire.DeniedNetwork}) {
-			t.Errorf("%s:\ngot %+v, %v", code, res, err)
+	for _, class := range []string{"", "gvisor"} {
+		d := s.driver(t, func(o *kube.Options) { o.Pods.RuntimeClass = class })
+		f := func(code string, outcomes ...wire.Outcome) {
+			t.Helper()
+			res, err := s.box(t, d, s.template()).Run(t.Context(), &wire.Request{Code: code, TimeoutSeconds: 10}, nil)
+			if err != nil || !slices.Contains(outcomes, res.Outcome) || !slices.Equal(res.Denied, []wire.Denial{wire.DeniedNetwork}) {
+				t.Errorf("%q: %s:\ngot %+v, %v", class, code, res, err)
+			}
 		}
+		f("import urllib.request\nurllib.request.urlopen('http://world.example/', timeout=1)", wire.Failed)
+		f("import socket\nsocket.create_connection(('"+cluster.WorldIP+"', 80))", wire.Failed, wire.Timeout)
 	}
-	f("import urllib.request\nurllib.request.urlopen('http://world.example/', timeout=1)", wire.Failed)
-	f("import socket\nsocket.create_connection(('"+cluster.WorldIP+"', 80))", wire.Failed, wire.Timeout)
 }
 
 // Without DNS a lookup fails, and fails at once.

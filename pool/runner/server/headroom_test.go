@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -76,7 +77,7 @@ func lookInto(t *testing.T, pid int) error {
 	select {
 	case err := <-done:
 		done <- nil
-		return fmt.Errorf("the reader was not held up: %v", err)
+		return errors.Join(errors.New("the reader was not held up"), err)
 	case <-time.After(100 * time.Millisecond):
 		return nil
 	}
