@@ -40,6 +40,8 @@ type bundle struct {
 	// each was first seen.
 	grace     time.Duration
 	strangers map[string]time.Time
+	// conflicts came one after the other.
+	conflicts int
 	// written says that the configuration was right when last seen.
 	written atomic.Bool
 }
@@ -130,7 +132,7 @@ func (b *bundle) write(ctx context.Context, webhook *admissionregistrationv1.Mut
 		return nil
 	}
 	if !b.limit.Allow() {
-		return fmt.Errorf("somebody writes another caBundle into the MutatingWebhookConfiguration %q again and again: leave it to the injector", b.name)
+		return b.fight()
 	}
 	raw, err := json.Marshal(patch)
 	if err != nil {
@@ -139,10 +141,9 @@ func (b *bundle) write(ctx context.Context, webhook *admissionregistrationv1.Mut
 	_, err = b.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Patch(ctx, b.name, types.StrategicMergePatchType, raw,
 		metav1.PatchOptions{FieldManager: fieldManager})
 	if apierrors.IsConflict(err) {
-		b.metrics.bundles.WithLabelValues("conflict").Inc()
-		b.log.Debug("somebody was faster, who may be another replica", "webhook", b.name)
-		return nil // the watch tells what is there now
+		return b.conflict()
 	}
+	b.conflicts = 0
 	b.metrics.bundles.WithLabelValues(okOr(err)).Inc()
 	if err != nil {
 		return fmt.Errorf("cannot patch the MutatingWebhookConfiguration %q: %w", b.name, err)
@@ -151,6 +152,22 @@ func (b *bundle) write(ctx context.Context, webhook *admissionregistrationv1.Mut
 	b.forget(now)
 	b.log.Info("certificate authority written", "webhook", b.name)
 	return nil
+}
+
+// conflict is a write of somebody's between our look and ours: another replica's,
+// mostly. The watch tells what is there now, or else the next look does.
+func (b *bundle) conflict() error {
+	b.metrics.bundles.WithLabelValues("conflict").Inc()
+	b.log.Debug("somebody was faster", "webhook", b.name)
+	if b.conflicts++; b.conflicts > bundleBurst {
+		return b.fight()
+	}
+	return nil
+}
+
+// fight is the error of somebody who does not let us have our way.
+func (b *bundle) fight() error {
+	return fmt.Errorf("somebody changes the MutatingWebhookConfiguration %q again and again: leave its caBundle to the injector", b.name)
 }
 
 // believes says whether the API server takes all of our certificates for good.

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -143,11 +144,21 @@ func TestBundleRetries(t *testing.T) {
 func TestBundleConflicts(t *testing.T) { synctest.Test(t, bundleConflicts) }
 
 func bundleConflicts(t *testing.T) {
-	kube := fake.NewClientset(webhook())
-	var tried atomic.Int32
-	kube.PrependReactor("patch", "mutatingwebhookconfigurations", func(clienttesting.Action) (bool, runtime.Object, error) {
+	seen := webhook()
+	seen.ResourceVersion = "7"
+	url := "https://pool.example/"
+	seen.Webhooks[0].ClientConfig.URL = &url
+	kube := fake.NewClientset(seen)
+	var tried, conflicting atomic.Int32
+	conflicting.Store(1)
+	kube.PrependReactor("patch", "mutatingwebhookconfigurations", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		what := schema.GroupResource{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"}
-		return tried.Add(1) == 1, nil, apierrors.NewConflict(what, "code-sandbox", errors.New("it was modified"))
+		patch := action.(clienttesting.PatchAction)
+		// The API server makes a conflict of this, and nothing else, when that is not its version.
+		if patch.GetPatchType() != types.StrategicMergePatchType || !strings.Contains(string(patch.GetPatch()), `"metadata":{"resourceVersion":"7"}`) {
+			t.Errorf("the patch, a %s, is %s", patch.GetPatchType(), patch.GetPatch())
+		}
+		return tried.Add(1) <= conflicting.Load(), nil, apierrors.NewConflict(what, "code-sandbox", errors.New("it was modified"))
 	})
 	var s shared
 	s.put(ca("A"))
@@ -168,6 +179,21 @@ func bundleConflicts(t *testing.T) {
 	}
 	if !b.written.Load() || strings.Contains(said.String(), "[ERROR]") {
 		t.Errorf("it has written: %v, and said %q", b.written.Load(), said.String())
+	}
+	now, err := kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(t.Context(), "code-sandbox", metav1.GetOptions{})
+	if err != nil || len(now.Webhooks) != len(seen.Webhooks) || now.Webhooks[0].ClientConfig.URL == nil {
+		t.Errorf("the webhooks are %+v: %v", now.Webhooks, err)
+	}
+	// Somebody who is always faster is told of.
+	conflicting.Store(1000)
+	for range bundleBurst {
+		if err := b.write(t.Context(), seen); err != nil {
+			t.Errorf("the error is %v", err)
+		}
+		time.Sleep(bundleEvery)
+	}
+	if err := b.write(t.Context(), seen); err == nil || !strings.Contains(err.Error(), "leave its caBundle to the injector") {
+		t.Errorf("the error is %v", err)
 	}
 }
 
@@ -256,7 +282,7 @@ func TestBundleHoldsBack(t *testing.T) {
 			writes++
 		}
 	}
-	if writes != bundleBurst || err == nil || !strings.Contains(err.Error(), "leave it to the injector") {
+	if writes != bundleBurst || err == nil || !strings.Contains(err.Error(), "leave its caBundle to the injector") {
 		t.Errorf("it has written %d times: %v", writes, err)
 	}
 }

@@ -195,13 +195,14 @@ func TestDialledOutside(t *testing.T) {
 		d := s.driver(t, func(o *kube.Options) { o.Pods.RuntimeClass = class })
 		f := func(code string, outcomes ...wire.Outcome) {
 			t.Helper()
+			code = "import socket, urllib.request\nprint(socket.gethostbyname('world.example'), flush=True)\n" + code
 			res, err := s.box(t, d, s.template()).Run(t.Context(), &wire.Request{Code: code, TimeoutSeconds: 10}, nil)
-			if err != nil || !slices.Contains(outcomes, res.Outcome) || !slices.Equal(res.Denied, []wire.Denial{wire.DeniedNetwork}) {
+			if err != nil || res.Stdout != cluster.WorldIP+"\n" || !slices.Contains(outcomes, res.Outcome) || !slices.Equal(res.Denied, []wire.Denial{wire.DeniedNetwork}) {
 				t.Errorf("%q: %s:\ngot %+v, %v", class, code, res, err)
 			}
 		}
-		f("import urllib.request\nurllib.request.urlopen('http://world.example/', timeout=1)", wire.Failed)
-		f("import socket\nsocket.create_connection(('"+cluster.WorldIP+"', 80))", wire.Failed, wire.Timeout)
+		f("urllib.request.urlopen('http://world.example/', timeout=1)", wire.Failed)
+		f("socket.create_connection(('"+cluster.WorldIP+"', 80))", wire.Failed, wire.Timeout)
 	}
 }
 

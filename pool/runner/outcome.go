@@ -17,7 +17,8 @@ import (
 type record struct {
 	ExitCode int         `json:"exit_code"`
 	Result   *string     `json:"result"`
-	Errors   []exception `json:"errors"` // outermost first
+	Errors   []exception `json:"errors"`   // outermost first
+	Dialling string      `json:"dialling"` // at the deadline: the host of a connection that was not made yet
 	call     *spoken     // of a tool call
 }
 
@@ -31,7 +32,7 @@ type exception struct {
 	Module     string   `json:"module"`
 	Message    string   `json:"message"`
 	Forking    bool     `json:"forking"` // what raised it makes processes
-	Dialled    string   `json:"dialled"` // the host that what raised it connects to
+	Dialled    string   `json:"dialled"` // the host that the program had connected to last
 }
 
 func (e exception) is(class string) bool { return slices.Contains(e.Bases, class) }
@@ -40,6 +41,7 @@ func (e exception) is(class string) bool { return slices.Contains(e.Bases, class
 type ending struct {
 	timeout  time.Duration // set when the deadline ended it
 	last     *record       // then: what it said of where it was, if it did
+	closed   bool          // no other machine answers in its network
 	record   *record
 	status   syscall.WaitStatus // when there is no record
 	oomKills bool
@@ -85,7 +87,7 @@ func (e ending) timedOut() verdict {
 	v := verdict{wire.Timeout, 128 + int(syscall.SIGKILL), fmt.Sprintf(
 		"The program did not end within its timeout of %g s; timeout_seconds may be at most %g.",
 		e.timeout.Seconds(), e.limits.MaxRun.Seconds()), nil}
-	if e.last != nil && len(e.last.Errors) > 0 && e.last.Errors[0].dialsOut() {
+	if e.closed && e.last != nil && elsewhere(e.last.Dialling) {
 		v.denied = []wire.Denial{wire.DeniedNetwork}
 		v.reason += " It was connecting to another machine. " + noNetwork
 	}
@@ -111,7 +113,7 @@ func (e ending) raised(code int) verdict {
 			v.outcome, v.reason = outcome, reason
 			return v
 		}
-		if denial, hint := denied(x); denial != "" {
+		if denial, hint := e.denied(x); denial != "" {
 			v.denied = []wire.Denial{denial}
 			v.reason += " " + hint
 			return v
@@ -157,11 +159,11 @@ func (e ending) limitHit(x exception) (wire.Outcome, string) {
 // noNetwork says what to do without one.
 const noNetwork = "A sandbox has no network but DNS lookups; give it data with files or stdin."
 
-// dialsOut says whether what raised the exception was connecting to another machine.
-func (e exception) dialsOut() bool {
-	addr, err := netip.ParseAddr(e.Dialled)
+// elsewhere says whether a host that was dialled is another machine.
+func elsewhere(host string) bool {
+	addr, err := netip.ParseAddr(host)
 	if err != nil {
-		return e.Dialled != "" && e.Dialled != "localhost"
+		return host != "" && host != "localhost"
 	}
 	return !addr.Unmap().IsLoopback() && !addr.IsUnspecified()
 }
@@ -175,13 +177,13 @@ func (e exception) unanswered() bool {
 
 // denied says whether the exception is something a sandbox refuses by design,
 // and what to do about it.
-func denied(x exception) (wire.Denial, string) {
+func (e ending) denied(x exception) (wire.Denial, string) {
 	errno := syscall.Errno(x.Errno)
 	switch {
 	case x.is("ModuleNotFoundError") && x.Module != "":
 		return wire.DeniedPackage, fmt.Sprintf(
 			"There is no module %q in the sandbox, and nothing can be installed from inside: it has no network.", clip(x.Module, 100))
-	case x.is("gaierror") || errno == syscall.ENETUNREACH || errno == syscall.EHOSTUNREACH, x.unanswered() && x.dialsOut():
+	case x.is("gaierror") || errno == syscall.ENETUNREACH || errno == syscall.EHOSTUNREACH, e.closed && x.unanswered() && elsewhere(x.Dialled):
 		return wire.DeniedNetwork, noNetwork
 	case errno == syscall.EROFS, (errno == syscall.EACCES || errno == syscall.EPERM) && x.Path != "" && !x.Unreadable:
 		return wire.DeniedFilesystem, "Only the working directory and /tmp can be written."

@@ -71,14 +71,16 @@ func TestVerdict(t *testing.T) {
 		return raised(exception{Type: "ConnectionRefusedError", Bases: []string{"OSError"}, Errno: int(syscall.ECONNREFUSED), Dialled: host})
 	}
 	for _, host := range []string{"192.0.2.1", "2001:db8::1", "world.example", "::ffff:192.0.2.1"} {
-		f(ending{record: refused(host)}, wire.Failed, 1, "no network", wire.DeniedNetwork)
-		f(ending{timeout: time.Second, last: refused(host)}, wire.Timeout, 137, "timeout of 1 s; timeout_seconds may be at most 300. It was connecting", wire.DeniedNetwork)
+		f(ending{closed: true, record: refused(host)}, wire.Failed, 1, "no network", wire.DeniedNetwork)
+		f(ending{record: refused(host)}, wire.Failed, 1, "uncaught ConnectionRefusedError.")
+		f(ending{timeout: time.Second, last: &record{Dialling: host}}, wire.Timeout, 137, "timeout of 1 s; timeout_seconds may be at most")
+		f(ending{closed: true, timeout: time.Second, last: &record{Dialling: host}}, wire.Timeout, 137, "timeout of 1 s; timeout_seconds may be at most 300. It was connecting", wire.DeniedNetwork)
 	}
 	for _, host := range []string{"", "127.0.0.1", "::1", "0.0.0.0", "localhost", "::ffff:127.0.0.1"} {
-		f(ending{record: refused(host)}, wire.Failed, 1, "uncaught ConnectionRefusedError.")
-		f(ending{timeout: time.Second, last: refused(host)}, wire.Timeout, 137, "timeout of 1 s; timeout_seconds may be at most")
+		f(ending{closed: true, record: refused(host)}, wire.Failed, 1, "uncaught ConnectionRefusedError.")
+		f(ending{closed: true, timeout: time.Second, last: &record{Dialling: host}}, wire.Timeout, 137, "timeout of 1 s; timeout_seconds may be at most")
 	}
-	f(ending{record: raised(exception{Type: "ConnectionResetError", Bases: []string{"OSError"}, Errno: int(syscall.ECONNRESET), Dialled: "192.0.2.1"})},
+	f(ending{closed: true, record: raised(exception{Type: "ConnectionResetError", Bases: []string{"OSError"}, Errno: int(syscall.ECONNRESET), Dialled: "192.0.2.1"})},
 		wire.Failed, 1, "uncaught ConnectionResetError.")
 }
 

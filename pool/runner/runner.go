@@ -26,7 +26,7 @@ const (
 )
 
 // Process is a started interpreter that blocks on its control socket (see
-// python/bootstrap.py). Every field but Reserve must be set.
+// python/bootstrap.py). Every field but Reserve and Closed must be set.
 type Process struct {
 	Control        net.Conn
 	Stdout, Stderr *os.File // read ends, non-blocking
@@ -45,6 +45,9 @@ type Process struct {
 	Kill func()
 	// Gone waits until nothing of the tree is left; false when it takes longer.
 	Gone func(time.Duration) bool
+	// Closed says that it was shown that no other machine answers, in a network that
+	// looks as if one could.
+	Closed bool
 	// OOMKills says whether the memory limit has ended anything of the tree. It
 	// is called once, when the program has ended.
 	OOMKills func() bool
@@ -129,7 +132,7 @@ func (r *run) readRecord() {
 func (r *run) wait(ctx context.Context, timeout time.Duration) (ending, error) {
 	deadline := time.NewTimer(timeout)
 	defer deadline.Stop()
-	end := ending{limits: r.limits}
+	end := ending{limits: r.limits, closed: r.Closed}
 	records := r.records
 	for {
 		select {
@@ -191,6 +194,7 @@ func (r *run) interrupt(records <-chan *record) *record {
 	case rec := <-records:
 		return rec
 	case <-r.Exited:
+		return r.lastRecord(records)
 	case <-grace.C:
 	}
 	return nil

@@ -52,6 +52,24 @@ func TestLastWordIsHeardLate(t *testing.T) {
 	}
 }
 
+// So is what it said at the deadline, though its end is known before that is read.
+func TestWordAtTheDeadlineIsHeardLate(t *testing.T) {
+	for range 100 { // either may be seen first
+		ours, theirs := socketPair(t)
+		if err := writeFrame(theirs, record{Dialling: "192.0.2.1"}); err != nil {
+			t.Fatal(err)
+		}
+		theirs.Close()
+		exited := make(chan syscall.WaitStatus, 1)
+		exited <- 0
+		r := (&Process{Control: ours, Interrupt: func() {}, Exited: exited}).newRun(wire.DefaultLimits())
+		go r.readRecord()
+		if rec := r.interrupt(r.records); rec == nil || rec.Dialling != "192.0.2.1" {
+			t.Fatalf("the record is %+v", rec)
+		}
+	}
+}
+
 // Half a record is none.
 func TestHalfAWord(t *testing.T) {
 	ours, theirs := socketPair(t)

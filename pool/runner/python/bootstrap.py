@@ -251,7 +251,7 @@ def _install_interrupt(control, owner):
             return
         _flush()
         record = {"exit_code": 128 + signal.SIGKILL}
-        _try(lambda: record.update(errors=[{"dialled": _dialled(frame)}]))
+        _try(lambda: record.update(dialling=_dialling()))
         _try(_send_record, control, record)
         os._exit(0)
 

@@ -3,6 +3,7 @@
 It is one module with bootstrap.py, which stands after it.
 """
 
+import _weakref  # weakref is one more file to be read
 import errno
 import os
 import sys
@@ -11,6 +12,9 @@ DISPLAY = sys.__excepthook__
 
 # Names in code that makes processes, as os, subprocess, pty and multiprocessing have them.
 FORKS = frozenset(("fork", "forkpty", "posix_spawn", "posix_spawnp", "fork_exec", "_fork_exec"))
+
+# A weak reference to what is gone.
+NOTHING = _weakref.ref(set())
 
 
 def _errors(e):
@@ -29,9 +33,9 @@ def _error(e):
         error["path"] = e.filename[:400] if isinstance(e.filename, str) else ""
         if e.errno in (errno.EACCES, errno.EPERM) and isinstance(e.filename, str):
             error["unreadable"] = _unreadable(e.filename)
-        error["dialled"] = _dialled(_raiser(e))
+        error["dialled"] = Dial.host
     if isinstance(e, BlockingIOError):
-        error["forking"] = _forking(_raiser(e))
+        error["forking"] = _forking(e.__traceback__)
     if isinstance(e, ImportError):
         error["module"] = e.name[:200] if isinstance(e.name, str) else ""
     if isinstance(e, RuntimeError):
@@ -50,30 +54,50 @@ def _unreadable(path):
     return False
 
 
-def _raiser(e):
-    """The frame that raised e; None for what was raised outside of Python code."""
-    tb = e.__traceback__
+def _forking(tb):
+    """Whether the code that raised makes processes: a pipe that is empty raises the same error."""
     while tb is not None and tb.tb_next is not None:
         tb = tb.tb_next
-    return tb and tb.tb_frame
+    return tb is not None and not FORKS.isdisjoint(tb.tb_frame.f_code.co_names)
 
 
-def _forking(frame):
-    """Whether the code that raised makes processes: a pipe that is empty raises the same error."""
-    return frame is not None and not FORKS.isdisjoint(frame.f_code.co_names)
+class Dial:
+    """What the program's Python code has connected to last: the host, "" before, and a weak reference to the socket."""
+
+    host = ""
+    socket = NOTHING
 
 
-def _dialled(frame):
-    """The host that a frame connects to, as far as its code shows it, and "" otherwise.
+def watch_dials():
+    """Has the interpreter tell of connections, in a network that a firewall closes.
 
-    Where a network is closed by a firewall, that looks like a server that is down.
+    There a refusal looks like that of a server that is down: which machine it came
+    from tells. Called once; each thing that the interpreter audits takes longer then.
     """
-    if frame is None or not any("connect" in name for name in (frame.f_code.co_name,) + frame.f_code.co_names):
+    sys.addaudithook(_audited)
+
+
+def _audited(event, args):
+    if event != "socket.connect":
+        return
+    sock, address = args
+    if type(address) is tuple and address and type(address[0]) is str:
+        Dial.host = address[0][:200]
+        try:
+            Dial.socket = _weakref.ref(sock)
+        except TypeError:  # not a socket as the module socket makes them
+            Dial.socket = NOTHING
+
+
+def _dialling():
+    """The host of a connection that is not made yet, "" when there is none."""
+    sock = Dial.socket()
+    if sock is None or sock.fileno() < 0:
         return ""
-    for values in (frame.f_locals.values(), frame.f_code.co_consts):
-        hosts = [v[0] for v in list(values) if type(v) is tuple and len(v) in (2, 4) and type(v[0]) is str and type(v[1]) is int]
-        if hosts:
-            return hosts[-1][:200]  # a name comes before what it was resolved to
+    try:
+        sock.getpeername()
+    except OSError:
+        return Dial.host
     return ""
 
 

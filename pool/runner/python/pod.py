@@ -50,6 +50,7 @@ def main(told):
     loaded, refused = get_ready(bootstrap, told["preload"])
     word = {"python": "%d.%d.%d" % sys.version_info[:3], "preloaded": loaded, "refused": refused}
     os.write(told["control"], json.dumps(word).encode() + b"\n")
+    bootstrap.watch_dials()
     gc.collect()
     gc.freeze()
     bootstrap.serve(told["control"], told["work"])

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/code-sandbox/code-sandbox/pool/wire"
 )
@@ -20,28 +21,45 @@ func TestDialled(t *testing.T) {
 		t.Log("nothing to test: this machine has no address but the loopback device's")
 		return
 	}
-	f := func(code string, outcome wire.Outcome, denied ...wire.Denial) {
+	closed, full, down := closedPort(t, host), fullPort(t, host), closedPort(t, "127.0.0.1")
+	f := func(proof wire.Proof, seconds float64, code string, outcome wire.Outcome, denied ...wire.Denial) {
 		t.Helper()
-		res := runRequest(t, &wire.Request{Code: code, TimeoutSeconds: 2}, nil)
+		code = strings.NewReplacer("HOST", host, "CLOSED", strconv.Itoa(closed), "FULL", strconv.Itoa(full), "DOWN", strconv.Itoa(down)).Replace(code)
+		p := startPod(t, nil)
+		conn := p.connect()
+		if fresh, err := conn.Fresh(t.Context(), proof); err != nil || !fresh.Fresh {
+			t.Fatalf("the runner is not fresh: %+v, %v", fresh, err)
+		}
+		res, err := conn.Run(t.Context(), &wire.Request{Code: code, TimeoutSeconds: seconds}, nil)
+		if err != nil {
+			t.Fatalf("cannot run: %v", err)
+		}
 		if res.Outcome != outcome || !slices.Equal(res.Denied, denied) || (len(denied) > 0) != strings.Contains(res.Reason, "no network but DNS") {
 			t.Errorf("%s:\noutcome %s, denied %v (%s), stderr %q", code, res.Outcome, res.Denied, res.Reason, res.Stderr)
 		}
+		p.waitGone(5 * time.Second)
 	}
-	closed, full := closedPort(t, host), fullPort(t, host)
-	url := func(port int) string { return fmt.Sprintf("http://%s:%d/", host, port) }
-	// Refused: by a library, with an address in the code, by an event loop.
-	f(fmt.Sprintf("import urllib.request\nurllib.request.urlopen(%q)", url(closed)), wire.Failed, wire.DeniedNetwork)
-	f(fmt.Sprintf("import socket\nsocket.socket().connect((%q, %d))", host, closed), wire.Failed, wire.DeniedNetwork)
-	f(fmt.Sprintf("import asyncio\nasync def main():\n  await asyncio.open_connection(%q, %d)\nasyncio.run(main())", host, closed),
-		wire.Failed, wire.DeniedNetwork)
-	// Dropped: until the library gives up, and until the deadline.
-	f(fmt.Sprintf("import urllib.request\nurllib.request.urlopen(%q, timeout=0.3)", url(full)), wire.Failed, wire.DeniedNetwork)
-	f(fmt.Sprintf("import urllib.request\nurllib.request.urlopen(%q)", url(full)), wire.Timeout, wire.DeniedNetwork)
-	// The program's own server that is not there, and what has to do with no network.
-	f(fmt.Sprintf("import socket\nsocket.create_connection(('127.0.0.1', %d))", closedPort(t, "127.0.0.1")), wire.Failed)
-	f(fmt.Sprintf("import socket\nsocket.create_connection(('localhost', %d))", closedPort(t, "127.0.0.1")), wire.Failed)
-	f("raise TimeoutError('mine')", wire.Failed)
-	f("address = ('192.0.2.1', 80)\nwhile True: pass", wire.Timeout)
+	proved := wire.Proof{Canaries: []string{fmt.Sprintf("127.0.0.1:%d", down)}, WithinMS: 10_000}
+	const ends, hangs = 15, 2
+	// Refused: by a library, by hand, by an event loop.
+	f(proved, ends, "import urllib.request\nurllib.request.urlopen('http://HOST:CLOSED/')", wire.Failed, wire.DeniedNetwork)
+	f(proved, ends, "import socket\nhost, port = 'HOST', CLOSED\nsocket.socket().connect((host, port))", wire.Failed, wire.DeniedNetwork)
+	f(proved, ends, "import asyncio\nasyncio.run(asyncio.wait_for(asyncio.open_connection('HOST', CLOSED), 9))", wire.Failed, wire.DeniedNetwork)
+	// By a socket of the C module's own.
+	f(proved, ends, "import _socket\n_socket.socket().connect(('HOST', CLOSED))", wire.Failed, wire.DeniedNetwork)
+	// Dropped: until the library gives up, and until the deadline; by an event loop and a thread, too.
+	f(proved, ends, "import urllib.request\nurllib.request.urlopen('http://HOST:FULL/', timeout=0.3)", wire.Failed, wire.DeniedNetwork)
+	f(proved, hangs, "import socket\nsocket.create_connection(('HOST', FULL))", wire.Timeout, wire.DeniedNetwork)
+	f(proved, hangs, "import asyncio\nasyncio.run(asyncio.wait_for(asyncio.open_connection('HOST', FULL), 9))", wire.Timeout, wire.DeniedNetwork)
+	f(proved, hangs, "import socket, threading\nt = threading.Thread(target=socket.create_connection, args=[('HOST', FULL)])\nt.start()\nt.join()",
+		wire.Timeout, wire.DeniedNetwork)
+	// Nobody has looked whether it is closed.
+	f(wire.Proof{}, ends, "import socket\nsocket.create_connection(('HOST', CLOSED))", wire.Failed)
+	f(wire.Proof{}, hangs, "import socket\nsocket.create_connection(('HOST', FULL))", wire.Timeout)
+	// The program's own server that is not there; one that hung before, for another reason now.
+	f(proved, ends, "import socket\nrow = ('HOST', 80)\nsocket.create_connection(('localhost', DOWN))", wire.Failed)
+	f(proved, hangs, "import socket\ntry:\n  socket.create_connection(('HOST', FULL), timeout=0.1)\nexcept OSError:\n  pass\nwhile True: pass", wire.Timeout)
+	f(proved, ends, "import sqlite3\nconn = sqlite3.connect(':memory:')\nrow = ('Alice', 30)\nraise TimeoutError('mine')", wire.Failed)
 }
 
 // ownAddress is one of this machine's that is not the loopback device's, "" for none.

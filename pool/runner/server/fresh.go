@@ -51,6 +51,7 @@ func (s *Server) fresh(w http.ResponseWriter, r *http.Request) {
 		answer.Preloaded, answer.Python = s.interpreter.Preloaded, s.interpreter.Python
 	}
 	if answer.Fresh {
+		s.closed.Store(len(p.Canaries) > 0)
 		s.pool.Store(connectionOf(r))
 	}
 	tell(w, answer)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -16,71 +17,99 @@ import (
 )
 
 // A program that the memory limit has ended keeps its memory while somebody on the
-// node looks into it: the runner has room to tell of it all the same.
+// node looks into it: the runner has room to tell of it all the same, at once when
+// there is little to tell, and with all that there is as soon as that somebody is done.
 func TestOutOfMemoryOfOneThatIsLookedInto(t *testing.T) {
-	c, err := newContainer(t, 128<<20)
-	if err != nil {
-		t.Logf("nothing to test: no memory cgroup can be made here: %v", err)
-		return
+	f := func(lasts time.Duration, code, stdout string, files int) {
+		t.Helper()
+		c, err := newContainer(t, 128<<20)
+		if err != nil {
+			t.Logf("nothing to test: no memory cgroup can be made here: %v", err)
+			return
+		}
+		p := startPodBy(t, c.start, func(r *wire.RunnerConfig) { r.Limits.MemoryBytes = 128 << 20 })
+		conn := p.connect()
+		l, err := lookInto(t, childOf(t, p.child()))
+		if err != nil {
+			t.Logf("nothing to test: who looks into a process cannot be held up here: %v", err)
+			return
+		}
+		defer l.leave()
+		go func() {
+			for !c.hasKilled() && t.Context().Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+			select {
+			case <-t.Context().Done():
+			case <-time.After(lasts):
+			}
+			l.leave()
+		}()
+		res, err := conn.Run(t.Context(), &wire.Request{Code: code + "\nx = []\nwhile True: x.append(bytearray(1 << 20))"}, nil)
+		if err != nil {
+			t.Fatalf("cannot run: %v", err)
+		}
+		if res.Outcome != wire.OutOfMemory || res.Stdout != stdout || len(res.Files) != files {
+			t.Errorf("outcome %s (%s), exit %d, %d bytes of stdout, %d files, stderr %q",
+				res.Outcome, res.Reason, res.ExitCode, len(res.Stdout), len(res.Files), res.Stderr)
+		}
+		p.waitGone(5 * time.Second)
 	}
-	p := startPodBy(t, c.start, func(r *wire.RunnerConfig) { r.Limits.MemoryBytes = 128 << 20 })
-	conn := p.connect()
-	if err := lookInto(t, childOf(t, p.child())); err != nil {
-		t.Logf("nothing to test: who looks into a process cannot be held up here: %v", err)
-		return
-	}
-	res, err := conn.Run(t.Context(), &wire.Request{Code: "x = []\nwhile True: x.append(bytearray(1 << 20))"}, nil)
-	if err != nil {
-		t.Fatalf("cannot run: %v", err)
-	}
-	if res.Outcome != wire.OutOfMemory {
-		t.Errorf("outcome %s (%s), exit %d, stderr %q", res.Outcome, res.Reason, res.ExitCode, res.Stderr)
-	}
-	p.waitGone(5 * time.Second)
+	f(time.Minute, "", "", 0)
+	f(300*time.Millisecond, `print("\a" * 250_000, end="", flush=True)`, strings.Repeat("\a", 250_000), 0)
+	f(300*time.Millisecond, `open("file", "wb").write(b"x" * (8 << 20))`, "", 1)
+}
+
+// looker is somebody who looks into a process.
+type looker struct {
+	faults int
+	page   []byte
+	memory *os.File
+	read   chan error
+	once   sync.Once
 }
 
 // lookInto reads a process's memory into a page that is not there, and that nobody
-// provides until the test ends: as long, the kernel keeps the process's memory.
-func lookInto(t *testing.T, pid int) error {
+// provides before leave: as long, the kernel keeps the process's memory.
+func lookInto(t *testing.T, pid int) (*looker, error) {
 	t.Helper()
-	page, err := syscall.Mmap(-1, 0, os.Getpagesize(), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANONYMOUS)
-	if err != nil {
-		return err
-	}
-	faults, err := holdFaults(page)
-	if err != nil {
-		return err
-	}
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var at int64
 	first, _, _ := strings.Cut(string(maps), "-")
 	if _, err := fmt.Sscanf(first, "%x", &at); err != nil {
-		return err
+		return nil, err
 	}
-	memory, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
+	l := &looker{read: make(chan error, 1)}
+	l.page, err = syscall.Mmap(-1, 0, os.Getpagesize(), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANONYMOUS)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	done := make(chan error, 1)
-	go func() { _, err := syscall.Pread(int(memory.Fd()), page, at); done <- err }()
-	t.Cleanup(func() {
-		syscall.Close(faults) // lets go of the reader
-		if err := <-done; err != nil {
-			t.Errorf("cannot read the memory of process %d: %v", pid, err)
-		}
-		memory.Close()
-		syscall.Munmap(page)
-	})
+	t.Cleanup(func() { syscall.Munmap(l.page) })
+	if l.memory, err = os.Open(fmt.Sprintf("/proc/%d/mem", pid)); err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { l.memory.Close() })
+	if l.faults, err = holdFaults(l.page); err != nil {
+		return nil, err
+	}
+	go func() { _, err := syscall.Pread(int(l.memory.Fd()), l.page, at); l.read <- err }()
 	select {
-	case err := <-done:
-		done <- nil
-		return errors.Join(errors.New("the reader was not held up"), err)
+	case err := <-l.read:
+		return nil, errors.Join(errors.New("the reader was not held up"), err, syscall.Close(l.faults))
 	case <-time.After(100 * time.Millisecond):
-		return nil
+		return l, nil
 	}
+}
+
+// leave ends the look, and returns when it has ended.
+func (l *looker) leave() {
+	l.once.Do(func() {
+		syscall.Close(l.faults)
+		<-l.read
+	})
 }
 
 // holdFaults makes whoever touches these pages wait until the descriptor is closed.

@@ -112,7 +112,13 @@ func (e *ends) start(c wire.RunnerConfig, work *os.File, how command) (*Interpre
 		Control: e.control, Stdout: e.out, Stderr: e.err, WorkDir: work, Reserve: spare, Exited: tree.exited,
 		Interrupt: func() { _ = leader.Signal(interrupt) }, // it fails only where the interpreter has ended
 		Kill:      tree.kill, Gone: tree.end,
-		OOMKills: func() bool { return oomKills(events) > before },
+		OOMKills: func() bool {
+			if oomKills(events) == before {
+				return false
+			}
+			awaitRoom(events)
+			return true
+		},
 	}}, nil
 }
 

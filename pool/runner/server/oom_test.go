@@ -47,6 +47,16 @@ func newContainer(t *testing.T, memory int64) (*container, error) {
 	return c, os.WriteFile(filepath.Join(c.dir, limit), []byte(strconv.FormatInt(memory, 10)), 0)
 }
 
+// hasKilled says whether the limit has ended a process.
+func (c *container) hasKilled() bool {
+	name := "memory.oom_control"
+	if c.unified {
+		name = "memory.events"
+	}
+	b, err := os.ReadFile(filepath.Join(c.dir, name))
+	return err == nil && strings.Contains(string(b), "\noom_kill ") && !strings.Contains(string(b), "\noom_kill 0\n")
+}
+
 func (c *container) start(cmd *exec.Cmd) error {
 	if c.unified {
 		f, err := os.Open(c.dir)

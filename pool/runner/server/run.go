@@ -83,6 +83,7 @@ func (s *Server) execute(w http.ResponseWriter, r *http.Request, req *wire.Reque
 	if r.Header.Get(protocol.StreamHeader) != "none" {
 		sink = func(stream wire.Stream, text string) { out.send(protocol.Line{Stream: stream, Text: text}) }
 	}
+	s.interpreter.Process.Closed = s.closed.Load()
 	var res *wire.Result
 	var err error
 	if s.config.Copy {

@@ -56,6 +56,7 @@ type Server struct {
 	nonce       string        // of a copy's frames
 	proxied     chan net.Conn // the program's connections to its proxy; nil where it has none
 
+	closed   atomic.Bool // it was shown that no other machine answers
 	used     atomic.Bool
 	finished chan struct{} // closed when the run's last line has been written
 	overdue  chan struct{} // closed when it should have been
