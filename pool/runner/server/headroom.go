@@ -41,6 +41,14 @@ func (h *headroom) give() {
 	}
 }
 
+// touchSignalStack has the first thread take a signal. That of the interpreter's end,
+// which it takes too, must not be the first to need the memory of its stack: it comes
+// before anything is given back.
+func touchSignalStack() {
+	pid := syscall.Getpid()
+	_ = syscall.Tgkill(pid, pid, syscall.SIGCHLD) // it cannot fail: both are there
+}
+
 // awaitRoom waits until a quarter of the container's memory is free, which an answer
 // with all its output and files may take. It gives up where files of the program's,
 // which are kept in memory, leave less. It takes up next to nothing itself.

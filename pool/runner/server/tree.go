@@ -23,6 +23,7 @@ func watchTree(leader int) *tree {
 	t := &tree{
 		leader: leader, spare: newHeadroom(), exited: make(chan syscall.WaitStatus, 1), gone: make(chan struct{}),
 	}
+	touchSignalStack()
 	go t.reap()
 	return t
 }
