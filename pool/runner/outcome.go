@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/code-sandbox/code-sandbox/pool/wire"
 )
@@ -32,7 +33,7 @@ type exception struct {
 	Module     string   `json:"module"`
 	Message    string   `json:"message"`
 	Forking    bool     `json:"forking"` // what raised it makes processes
-	Dialled    string   `json:"dialled"` // the host that the program had connected to last
+	Dialled    string   `json:"dialled"` // the host that it says did not answer, or refused
 }
 
 func (e exception) is(class string) bool { return slices.Contains(e.Bases, class) }
@@ -67,7 +68,7 @@ func (e ending) verdict() verdict {
 		return verdict{wire.Killed, 128 + int(sig), fmt.Sprintf("The program was ended by signal %d (%s).", int(sig), sig), nil}
 	case e.record == nil:
 		return exited(e.status.ExitStatus())
-	case e.record.ExitCode != 0 && len(e.record.Errors) > 0:
+	case e.record.ExitCode&0xff != 0 && len(e.record.Errors) > 0:
 		return e.raised(e.record.ExitCode & 0xff)
 	default:
 		return exited(e.record.ExitCode & 0xff)
@@ -159,20 +160,14 @@ func (e ending) limitHit(x exception) (wire.Outcome, string) {
 // noNetwork says what to do without one.
 const noNetwork = "A sandbox has no network but DNS lookups; give it data with files or stdin."
 
-// elsewhere says whether a host that was dialled is another machine.
+// elsewhere says whether a host that was dialled is another machine. A name without
+// a dot may be the sandbox's own.
 func elsewhere(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	if err != nil {
-		return host != "" && host != "localhost"
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return !addr.Unmap().IsLoopback() && !addr.IsUnspecified()
 	}
-	return !addr.Unmap().IsLoopback() && !addr.IsUnspecified()
-}
-
-// unanswered says whether the exception is what a server that is down looks like,
-// and so does a network that a firewall closes.
-func (e exception) unanswered() bool {
-	errno := syscall.Errno(e.Errno)
-	return errno == syscall.ECONNREFUSED || errno == syscall.ETIMEDOUT || e.is("TimeoutError") || e.is("timeout")
+	dot := strings.Contains(strings.Trim(host, "."), ".")
+	return dot && strings.ContainsFunc(host, unicode.IsLetter)
 }
 
 // denied says whether the exception is something a sandbox refuses by design,
@@ -183,8 +178,10 @@ func (e ending) denied(x exception) (wire.Denial, string) {
 	case x.is("ModuleNotFoundError") && x.Module != "":
 		return wire.DeniedPackage, fmt.Sprintf(
 			"There is no module %q in the sandbox, and nothing can be installed from inside: it has no network.", clip(x.Module, 100))
-	case x.is("gaierror") || errno == syscall.ENETUNREACH || errno == syscall.EHOSTUNREACH, e.closed && x.unanswered() && elsewhere(x.Dialled):
+	case x.is("gaierror") || errno == syscall.ENETUNREACH || errno == syscall.EHOSTUNREACH, e.closed && elsewhere(x.Dialled):
 		return wire.DeniedNetwork, noNetwork
+	case errno == syscall.EACCES && x.Forking:
+		return "", "" // a file that is no program, which the sandbox has no say in
 	case errno == syscall.EROFS, (errno == syscall.EACCES || errno == syscall.EPERM) && x.Path != "" && !x.Unreadable:
 		return wire.DeniedFilesystem, "Only the working directory and /tmp can be written."
 	case errno == syscall.EACCES && x.Unreadable, errno == syscall.EPERM, errno == syscall.ENOSYS, errno == syscall.EAFNOSUPPORT:

@@ -4,6 +4,7 @@ It is one module with bootstrap.py, which stands after it.
 """
 
 import _weakref  # weakref is one more file to be read
+import builtins
 import errno
 import os
 import sys
@@ -12,6 +13,10 @@ DISPLAY = sys.__excepthook__
 
 # Names in code that makes processes, as os, subprocess, pty and multiprocessing have them.
 FORKS = frozenset(("fork", "forkpty", "posix_spawn", "posix_spawnp", "fork_exec", "_fork_exec"))
+# And that connects, as socket, asyncio and programs have them.
+CONNECTS = frozenset(("connect", "_sock_connect", "_sock_connect_cb"))
+# What holds several exceptions; Python has it from 3.11 on.
+GROUPS = getattr(builtins, "BaseExceptionGroup", ())
 
 # A weak reference to what is gone.
 NOTHING = _weakref.ref(set())
@@ -19,23 +24,30 @@ NOTHING = _weakref.ref(set())
 
 def _errors(e):
     """What the runner needs to name the cause: e, then what it came from."""
-    errors = []
-    while e is not None and len(errors) < 8:
+    errors, rest = [], [e]
+    while rest and len(errors) < 8:
+        e = rest.pop(0)
         errors.append(_error(e))
-        e = e.__cause__ or e.__context__
+        if e.__cause__ is not None:
+            rest.append(e.__cause__)
+        elif e.__context__ is not None and not e.__suppress_context__:
+            rest.append(e.__context__)
+        if isinstance(e, GROUPS):
+            rest.extend(e.exceptions)
     return errors
 
 
 def _error(e):
-    error = {"type": type(e).__name__[:200], "bases": [c.__name__[:200] for c in type(e).__mro__[:64]]}
+    ours = [c.__name__[:200] for c in type(e).__mro__[:64] if c.__module__ in ("builtins", "socket")]
+    error = {"type": type(e).__name__[:200], "bases": ours}
     if isinstance(e, OSError):
-        error["errno"] = e.errno if isinstance(e.errno, int) else 0
+        error["errno"] = e.errno if type(e.errno) is int and 0 < e.errno < 4096 else 0
         error["path"] = e.filename[:400] if isinstance(e.filename, str) else ""
         if e.errno in (errno.EACCES, errno.EPERM) and isinstance(e.filename, str):
             error["unreadable"] = _unreadable(e.filename)
-        error["dialled"] = Dial.host
-    if isinstance(e, BlockingIOError):
-        error["forking"] = _forking(e.__traceback__)
+        error["forking"] = _calls(e, FORKS)
+        if e.errno in (errno.ECONNREFUSED, errno.ETIMEDOUT) or e.args == ("timed out",):
+            error["dialled"] = Dial.host if _calls(e, CONNECTS) else ""
     if isinstance(e, ImportError):
         error["module"] = e.name[:200] if isinstance(e.name, str) else ""
     if isinstance(e, RuntimeError):
@@ -54,11 +66,12 @@ def _unreadable(path):
     return False
 
 
-def _forking(tb):
-    """Whether the code that raised makes processes: a pipe that is empty raises the same error."""
+def _calls(e, names):
+    """Whether the code that raised e calls one of these, or is one: an empty pipe raises what a failing fork does."""
+    tb = e.__traceback__
     while tb is not None and tb.tb_next is not None:
         tb = tb.tb_next
-    return tb is not None and not FORKS.isdisjoint(tb.tb_frame.f_code.co_names)
+    return tb is not None and not names.isdisjoint(tb.tb_frame.f_code.co_names + (tb.tb_frame.f_code.co_name,))
 
 
 class Dial:
@@ -81,12 +94,12 @@ def _audited(event, args):
     if event != "socket.connect":
         return
     sock, address = args
-    if type(address) is tuple and address and type(address[0]) is str:
-        Dial.host = address[0][:200]
-        try:
-            Dial.socket = _weakref.ref(sock)
-        except TypeError:  # not a socket as the module socket makes them
-            Dial.socket = NOTHING
+    internet = type(address) is tuple and address and isinstance(address[0], str)
+    Dial.host = str.__str__(address[0])[:200] if internet else ""
+    try:
+        Dial.socket = _weakref.ref(sock)
+    except TypeError:  # not a socket as the module socket makes them
+        Dial.socket = NOTHING
 
 
 def _dialling():
@@ -94,11 +107,8 @@ def _dialling():
     sock = Dial.socket()
     if sock is None or sock.fileno() < 0:
         return ""
-    try:
-        sock.getpeername()
-    except OSError:
-        return Dial.host
-    return ""
+    state = sock.getsockopt(6, 11, 1)[0]  # IPPROTO_TCP, TCP_INFO: its first byte is the state
+    return Dial.host if state == 2 else ""  # TCP_SYN_SENT
 
 
 def _show(e, path):

@@ -56,9 +56,17 @@ func TestDialled(t *testing.T) {
 	// Nobody has looked whether it is closed.
 	f(wire.Proof{}, ends, "import socket\nsocket.create_connection(('HOST', CLOSED))", wire.Failed)
 	f(wire.Proof{}, hangs, "import socket\nsocket.create_connection(('HOST', FULL))", wire.Timeout)
-	// The program's own server that is not there; one that hung before, for another reason now.
-	f(proved, ends, "import socket\nrow = ('HOST', 80)\nsocket.create_connection(('localhost', DOWN))", wire.Failed)
-	f(proved, hangs, "import socket\ntry:\n  socket.create_connection(('HOST', FULL), timeout=0.1)\nexcept OSError:\n  pass\nwhile True: pass", wire.Timeout)
+	// The program's own server that is not there, by whatever name.
+	for _, name := range []string{"'localhost'", "'127.1'", "'0'", "socket.gethostname()", "type('S', (str,), {})('127.0.0.1')"} {
+		f(proved, ends, "import socket\nrow = ('HOST', 80)\nsocket.socket().connect(("+name+", DOWN))", wire.Failed)
+	}
+	// What has failed before, and was caught, has nothing to do with the end.
+	before := "import asyncio, socket, time\ns = socket.socket()\ns.connect_ex(('HOST', CLOSED))\n"
+	f(proved, hangs, before+"while True: pass", wire.Timeout)
+	f(proved, hangs, "import socket\ns = socket.socket()\ns.settimeout(0.1)\ntry:\n  s.connect(('HOST', FULL))\nexcept OSError:\n  s.close()\nwhile True: pass", wire.Timeout)
+	f(proved, ends, before+"raise TimeoutError('mine')", wire.Failed)
+	f(proved, ends, before+"asyncio.run(asyncio.wait_for(asyncio.sleep(9), 0.1))", wire.Failed)
+	f(proved, ends, before+"open('x', 'w').close()\nsocket.socket(socket.AF_UNIX).connect('x')", wire.Failed)
 	f(proved, ends, "import sqlite3\nconn = sqlite3.connect(':memory:')\nrow = ('Alice', 30)\nraise TimeoutError('mine')", wire.Failed)
 }
 
