@@ -113,7 +113,7 @@ func (e *ends) start(c wire.RunnerConfig, work *os.File, how command) (*Interpre
 		Interrupt: func() { _ = leader.Signal(interrupt) }, // it fails only where the interpreter has ended
 		Kill:      tree.kill, Gone: tree.end,
 		OOMKills: func() bool {
-			if oomKills(events) == before {
+			if oomKills(events) <= before { // fewer, where it cannot be read
 				return false
 			}
 			awaitRoom(events)
